@@ -6,7 +6,7 @@ import sys
 from tern_service.installation import refuse_without
 
 if __name__ == "__main__":
-    # Before what it needs is imported.
+    # Checked before the dependencies are imported.
     refuse_without("broker", "A broker")
 
 from tern_broker.config import PREFIX, BrokerConfig
@@ -14,10 +14,12 @@ from tern_service import load_settings, setup_logs
 
 
 def main() -> None:
-    """Read the settings, recover, join the group, serve. Exit codes: 78 cannot run so, 74 the disk failed."""
+    """Read the settings, recover, join the group, serve. Exit codes: 78 unusable settings or
+    directory, 74 the disk failed.
+    """
     config = load_settings(BrokerConfig, prefix=PREFIX, environ=os.environ, arguments=sys.argv[1:])
     setup_logs("broker", level=config.log_level)
-    # After the settings: --help and a typing error need not wait for numpy.
+    # After the settings: --help and a mistyped option need not wait for numpy.
     from tern_broker.run import run  # noqa: PLC0415
 
     run(config)

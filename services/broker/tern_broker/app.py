@@ -1,4 +1,6 @@
-"""The broker's FastAPI application: health, metrics and status of one node, copies for others. Runs in the HTTP loop."""
+"""The broker's FastAPI application: health, metrics and status of one node, copies for others. Runs
+in the HTTP loop.
+"""
 
 import asyncio
 import itertools
@@ -58,18 +60,19 @@ _COUNTERS = {
 }
 
 
-# What /readyz repeats if there is anything to say: why a node takes no part, or only some of it.
+# The fields of the status that /readyz repeats if they are set: reasons why a node takes no part,
+# or only a limited one.
 _REASONS = ("quarantined", "rebuilding", "refuses_sends", "lacks", "blocked", "undecided", "held")
 
 
 class _StatusMetrics(Collector):
-    """The latest status as metrics; refreshed by whoever asks for /metrics or /readyz."""
+    """The latest status as metrics; refreshed by each request for /metrics or /readyz."""
 
     def __init__(self) -> None:
         self.latest: dict[str, Any] = {}
 
     def collect(self) -> list[Any]:
-        """One family a figure."""
+        """Return one family for each figure."""
         families: list[Any] = []
         for name, text in _GAUGES.items():
             gauge = GaugeMetricFamily(f"ternmq_broker_{name}", text)
@@ -99,10 +102,12 @@ class _StatusMetrics(Collector):
         ]
 
     def _core_loop(self) -> list[Any]:
-        """How long its steps were, and the longest of the last minute, which a scrape once a minute does not miss."""
+        """Return the durations of its steps, and the longest of the last minute, which a scrape
+        once a minute does not miss.
+        """
         said = self.latest.get("core_loop")
         if said is None:
-            return []  # a node that stands by has none
+            return []  # a standby node has none
         text = "How long the core loop did not come back to its sockets"
         steps = HistogramMetricFamily("ternmq_broker_core_loop_step_seconds", text)
         counts = itertools.accumulate(said["steps_by_ms"].values())
@@ -115,7 +120,7 @@ class _StatusMetrics(Collector):
         return [steps, longest]
 
     def _refusals(self) -> CounterMetricFamily:
-        """Connections and frames that were refused, by port and reason."""
+        """Return connections and frames that were refused, by port and reason."""
         refused = CounterMetricFamily("ternmq_link_refused", "What was refused at a port", labels=["port", "reason"])
         for port, reasons in self.latest.get("refusals", {}).items():
             for reason, count in reasons.items():
@@ -123,14 +128,18 @@ class _StatusMetrics(Collector):
         return refused
 
     def _refused(self) -> CounterMetricFamily:
-        """Requests of proxies that were refused with `overloaded`, by the budget that was used up."""
+        """Return requests of proxies that were refused with `overloaded`, by the budget that was
+        used up.
+        """
         refused = CounterMetricFamily("ternmq_broker_refused", "Requests refused as overloaded", labels=["what"])
         for what, count in self.latest.get("refused", {}).items():
             refused.add_metric([what], float(count))
         return refused
 
     def _dropped(self) -> CounterMetricFamily:
-        """Messages that retention has dropped although a group had not read them, once for each such group."""
+        """Return messages that retention dropped before a group had read them, counted once for
+        each such group.
+        """
         text = "Messages that retention dropped before a consumer group had read them"
         dropped = CounterMetricFamily("ternmq_broker_dropped_unread_messages", text, labels=["topic"])
         for topic, count in self.latest.get("dropped_unread_by_topic", {}).items():
@@ -138,7 +147,9 @@ class _StatusMetrics(Collector):
         return dropped
 
     def _peers(self) -> list[Any]:
-        """By peer: whether it is connected, and on the leader how many entries it is behind (a follower does not know)."""
+        """Return by peer whether it is connected, and on the leader how many entries it lacks (a
+        follower does not know).
+        """
         connected = GaugeMetricFamily("ternmq_broker_peer_connected", "1 while the peer is connected", labels=["peer"])
         lag = GaugeMetricFamily("ternmq_broker_follower_lag_entries", "Entries that a follower lacks", labels=["peer"])
         for peer in self.latest.get("peers", ()):
@@ -159,14 +170,16 @@ def create_app(
     rebuild: RebuildDoor | None = None,
     security: ProcessSecurity = UNPROTECTED,
 ) -> FastAPI:
-    """The application; the *ask_*... reach the core loop. *rebuild* None: no log to be copied."""
+    """Create the application; the *ask_*... reach the core loop. *rebuild* None: there is no log to
+    be copied.
+    """
     app = FastAPI(title="TernMQ broker", docs_url=None, redoc_url=None, redirect_slashes=False)
     install_problems(app)
     metrics = _StatusMetrics()
 
     @app.middleware("http")
     async def refresh(request: Any, call_next: Any) -> Any:
-        """Health and metrics answer without waiting, so what they tell is asked of the core first."""
+        """Request the core's status first, since health and metrics answer without waiting."""
         metrics.latest = await ask_status()
         if rebuild is not None:
             metrics.latest |= rebuild.counters()

@@ -31,7 +31,9 @@ _HOST = re.compile(r"[A-Za-z0-9._:-]{0,253}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerConfig(SecuritySettings):
-    """TernMQ's broker. 1, 3 or 5 of them with the same --peers and --group-id are one replicated broker group."""
+    """TernMQ's broker. 1, 3 or 5 of them with the same --peers and --group-id are one replicated
+    broker group.
+    """
 
     cluster: str = setting("dev", help="name of the cluster")
     broker_group: str = setting("broker-a", help="name of the broker group; queues are written broker-a:3")
@@ -105,7 +107,7 @@ class BrokerConfig(SecuritySettings):
             )
 
     def members(self) -> dict[str, tuple[str, int]]:
-        """Names to (host, Raft port) of all members; ValueError when --peers is not written so."""
+        """Return names and (host, Raft port) of all members; ValueError for malformed --peers."""
         found: dict[str, tuple[str, int]] = {}
         for peer in self.peers:
             match = re.fullmatch(r"([a-z0-9-]+)=([^:]+):(\d{1,5})", peer)
@@ -115,18 +117,20 @@ class BrokerConfig(SecuritySettings):
         return found
 
     def address(self, port: int) -> str:
-        """Where others reach *port* of this node: host:port, an IPv6 address in brackets."""
+        """Return the address of *port* of this node for others: host:port, an IPv6 address in
+        brackets.
+        """
         host = (self.advertise or self.listen).strip("[]")
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
     def retention(self) -> RetentionRules:
-        """When segments go."""
+        """Return the rules by which segments are dropped."""
         return RetentionRules(
             retention_ms=self.retention_ms, delete_hour=self.delete_hour, size_max_bytes=self.retention_bytes
         )
 
     def raft(self) -> RaftConfig:
-        """This node as a member of its group."""
+        """Return this node as a member of its group."""
         return RaftConfig(
             node=self.node,
             members=self.members(),
@@ -141,19 +145,21 @@ class BrokerConfig(SecuritySettings):
         )
 
     def state_machine_version(self) -> int:
-        """What this release knows; tests have nodes of several releases."""
+        """Return the version that this release supports; tests have nodes of several releases."""
         return STATE_MACHINE_VERSION
 
     def release_name(self) -> str:
-        """This release, as no other is called: what it cannot apply another one may."""
+        """Return a unique name of this release: an entry that it cannot apply may be tried by
+        another one.
+        """
         return f"{_package_version()} (state machine {self.state_machine_version()})"
 
     def store_limits(self) -> StoreLimits:
-        """Sizes of files and buffers; tests shrink them together."""
+        """Return sizes of files and buffers; tests shrink them together."""
         return StoreLimits(entry_size_max_bytes=ENTRY_SIZE_MAX_BYTES)
 
     def read_key(self) -> bytes:
-        """The cluster's key; ValueError naming the file when it is not 32 bytes."""
+        """Return the cluster's key; ValueError naming the file when it is not 32 bytes."""
         try:
             key = self.cluster_key_file.read_bytes()
         except OSError as error:

@@ -1,6 +1,7 @@
-"""How a node ends when it must not go on: what was found is noted first, so that the next start deals with it.
+"""Ends a node that must not go on. The damage is noted first, so that the next start acts on it.
 
-Called on the core loop, or for a disk that has failed on the disk thread; in both cases nothing else of this node runs afterwards.
+Called on the core loop, or for a disk that has failed on the disk thread; in both cases nothing
+else of this node runs afterwards.
 """
 
 import logging
@@ -12,13 +13,13 @@ from tern_raft import EXIT_BROKEN, EXIT_FSYNC_FAILED, Disk, RaftNode, Runtime
 from tern_store import DerivedDamage, LogRot, Store, SyncLost, VoteFile
 
 log = logging.getLogger(__name__)
-# Whoever meets one of these while it answers somebody ends the node.
+# An answer that meets one of these errors ends the node.
 DAMAGE = (LogRot, DerivedDamage, SyncLost)
-# Replies on their way have left after this long.
+# Replies in progress have left after this time.
 FAIL_AFTER_S = 0.05
 # A leader that found damage in its files leads no longer than this.
 HANDOVER_MAX_S = 1.0
-# As for settings that cannot be used: the supervisor does not start it again.
+# Same as for unusable settings: the supervisor does not restart the node.
 EXIT_TOO_OLD = 78
 
 
@@ -32,7 +33,9 @@ class Ending:
         self._is_failing = False
 
     def fail(self, error: Exception) -> None:
-        """End the process; damage is noted. What the kernel merely refused is not: the next start replays the log, which is whole."""
+        """End the process; damage is noted. A mere refusal of the kernel is not noted: the next
+        start replays the log, which is whole.
+        """
         if isinstance(error, SyncLost):
             self.disk_failed(error)
         elif isinstance(error, LogRot | DerivedDamage):
@@ -41,7 +44,9 @@ class Ending:
         self._runtime.end(EXIT_BROKEN)
 
     def fail_soon(self, error: Exception) -> None:
-        """As `fail`, when the replies that are on their way have left, and a leader has handed over, if somebody can take it."""
+        """Call `fail` after the replies in progress have left, and a leader has handed over, if a
+        member can take over.
+        """
         if not self._is_failing:
             self._is_failing = True
             until_s = self._runtime.monotonic() + HANDOVER_MAX_S
@@ -56,15 +61,21 @@ class Ending:
             self._runtime.call_later(FAIL_AFTER_S, self._hand_over, error, until_s)
 
     def require_known(self, version: int, known: int) -> None:
-        """End this node, whose release knows *known*, before it applies or keeps what is of a newer *version*: no restart would help."""
+        """End this node if its release, which supports *known*, meets an entry or state of a newer
+        *version*.
+
+        It must neither apply nor keep it, and no restart would help.
+        """
         if version > known:
             log.critical(too_old(version, known))
             self._runtime.end(EXIT_TOO_OLD)
 
     def disk_failed(self, error: SyncLost) -> None:
-        """A sync failed, or a write did for an error of the disk itself. Nothing else condemns what was written before.
+        """End the node after a failed sync, or a write that failed with an error of the disk
+        itself.
 
-        The note keeps every later start from serving what may not be on the disk; the node comes back only when it is rebuilt.
+        No other error condemns what was written before. The note keeps every later start from
+        serving data that may not be on the disk; the node returns only when it is rebuilt.
         """
         self._store.log.fail(error)
         reason = f"a sync failed ({error.strerror}): what was written since the last one may be lost"
@@ -73,7 +84,7 @@ class Ending:
         self._runtime.end(EXIT_FSYNC_FAILED)
 
     def rot(self, position: int, reason: str) -> LogRot:
-        """What *reason* says of the log at *position*."""
+        """Return the damage *reason* of the log at *position*."""
         size = self._store.log.segment_size_bytes
         return LogRot(self._directory / "commitlog" / f"{position // size * size:020d}", position, reason)
 
@@ -86,7 +97,7 @@ class Ending:
                 self._note_in_votes()
 
     def _note_in_votes(self) -> None:
-        """Their place on a full disk is there already."""
+        """The slots for votes exist already, even on a full disk."""
         try:
             self._votes.forget(self._runtime.new_id(), needs_copy=True)
         except OSError:
@@ -94,7 +105,10 @@ class Ending:
 
 
 class GuardedDisk:
-    """A disk thread whose jobs' ends may not fail unseen: a loop would go on without what the end was to do. Owner: the core loop."""
+    """A disk thread whose `done` callbacks end the node if they raise. Owner: the core loop.
+
+    Otherwise the loop would go on without the callback's effect.
+    """
 
     def __init__(self, disk: Disk, fail: Callable[[Exception], object]) -> None:
         """*fail* ends the node."""
@@ -102,12 +116,14 @@ class GuardedDisk:
         self.stop = disk.stop
 
     def run_soon(self, job: Callable[[], None], done: Callable[[], None]) -> None:
-        """As Disk."""
+        """Run *job* on the disk thread, then *done* on the loop."""
         self._disk.run_soon(job, lambda: guarded(done, self._fail))
 
 
 def guarded(step: Callable[[], object], fail: Callable[[Exception], object]) -> None:
-    """Run *step* of the node's own work; what it raises ends the node by *fail*, since a loop would go on with half a step."""
+    """Run *step* of the node's own work; an error ends the node by *fail*, since a loop would go on
+    with half a step.
+    """
     try:
         step()
     except Exception as error:

@@ -1,6 +1,7 @@
 """The core: log, queues, state machine and consensus of one broker node, on one loop.
 
-Owner of every file below the data directory. What crosses threads: sync and save jobs (to the disk threads and back).
+Owner of every file below the data directory. Sync and save jobs cross threads: to the disk threads
+and back.
 """
 
 import logging
@@ -51,7 +52,8 @@ from tern_store.state.vote_file import Standing
 from tern_wire.link.requests import Parts
 
 log = logging.getLogger(__name__)
-# An entry that was verified is believed this long: then its bytes may have come from the disk anew.
+# A verified entry is trusted this long: after that, its bytes may have been read from the disk
+# again.
 DISTRUST_PERIOD_S = 60.0
 DISK_FULL_PERMILLE = 900
 LEAVE_PERIOD_S = 10.0
@@ -69,10 +71,12 @@ class Engine:
         files: Files = REAL_FILES,
         on_change: Callable[[], None],
     ) -> None:
-        """Recover what is in the data directory, whose lock the caller holds. StoreError and its kin say what is wrong with it."""
+        """Recover from the data directory, whose lock the caller holds. StoreError and its
+        subclasses name what is wrong.
+        """
         self._config, self._runtime, self._on_change = config, runtime, on_change
         files = noted = NotedFiles(files, runtime.monotonic)
-        # What the operating system refuses this node, in a sentence; empty if nothing.
+        # The resource that the operating system refuses this node, in a sentence; "" if none.
         self.lack = noted.lack
         raft_config = config.raft()
         self._version = raft_config.version
@@ -106,7 +110,8 @@ class Engine:
         require_new_enough(self.state.feature_level.level, raft_config.version)
         if self.store.rebuilding:
             log.warning("making queues, index and timers again from the log", extra={"reason": self.store.rebuilding})
-        # On a full disk an older note must do, or none: it only tells who verifies the files of a stopped node what to expect.
+        # On a full disk an older note, or none, suffices: it only informs the verification of a
+        # stopped node.
         is_done(lambda: write_abort(config.data_dir, runtime.pid, files))
         self._stopping = False
         self._was_leader: tuple[bool, bool] = (False, False)
@@ -117,7 +122,8 @@ class Engine:
         self.on_applied: list[Callable[[Applied], None]] = [self.statistics.applied]
         self._ending = Ending(config.data_dir, self.store, votes, runtime, raft=lambda: self.raft)
         self.fail, self.fail_soon = self._ending.fail, self._ending.fail_soon
-        # One thread for the log alone, whose syncs acks wait for, and one for saves, space and trims.
+        # One thread for the log alone, whose syncs acks wait for, and one for saves, space and
+        # trims.
         self._log_disk = GuardedDisk(runtime.open_disk(self._ending.disk_failed), self.fail)
         self._disk = GuardedDisk(runtime.open_disk(self._ending.disk_failed), self.fail)
         self._key_tables = KeyTables(self.store, self._disk, fail=self.fail)
@@ -140,7 +146,7 @@ class Engine:
         self.poison.block(self.raft)
         # Called every few ms.
         self.on_clock: list[Callable[[], None]] = [self.statistics.sample]
-        # As on_clock, with the monotonic time (s), only while this node leads and serves.
+        # Called like on_clock, with the monotonic time (s), only while this node leads and serves.
         self.on_lead: list[Callable[[float], None]] = []
         # Called when this node begins or ends to lead, or to serve.
         self.on_role: list[Callable[[], None]] = []
@@ -210,7 +216,7 @@ class Engine:
         self.raft.begin()
 
     def finish(self, done: Callable[[], None]) -> None:
-        """Leave the group, save the state, close the files; then *done*."""
+        """Leave the group, save the state, close the files; then call *done*."""
         self._stopping = True
         self._dropper.stop()
         self.turns.stop()
@@ -227,26 +233,28 @@ class Engine:
 
         self._saver.finish(saved, self._runtime.call_later)
 
-    # Wishes ----------------------------------------------------------------------------------------------------
+    # Requests of operators ------------------------------------------------------------------------
     def trim_now(self) -> dict[str, Any]:
-        """Somebody wants retention to look now; only the leader can."""
+        """Run retention at the next step; only the leader can."""
         if self.raft.is_serving:
             self.trimmer.trim_now()
         return {"asked": self.raft.is_serving, "leader": self.raft.leader or ""}
 
     def transfer(self, to: str) -> dict[str, Any]:
-        """Hand leadership over to *to*, or if that is empty to the follower with most of the log; only the leader can."""
+        """Hand leadership over to *to* ("": the follower with the longest log); only the leader
+        can.
+        """
         reason = self.raft.transfer(to or None)
         return {"asked": not reason, "to": to, "leader": self.raft.leader or "", "reason": reason}
 
     def disk_used(self, disk: DiskUse) -> None:
-        """Told by who measures it. Trim and refusal follow the fullest disk of all members."""
+        """Set the measured disk usage. Trim and refusal follow the fullest disk of all members."""
         own = 1000 if self._log.is_on_reserve else min(1000, int(disk.ratio * 1000))
         self.raft.transport.own_disk_permille = own
         fullest = max((peer.disk_permille for peer in self.raft.peers()), default=0) if self.raft.is_serving else 0
         self.trimmer.disk_used(DiskUse(fullest, 1000) if fullest > own else disk)
 
-    # Apply -----------------------------------------------------------------------------------------------------
+    # Apply ----------------------------------------------------------------------------------------
     def _apply(self, entry: StoredEntry) -> None:
         self._ending.require_known(entry.version, self._version)
         try:
@@ -257,7 +265,7 @@ class Engine:
         self.poison.applied(entry.index)
 
     def _pass_over(self, entry: StoredEntry) -> None:
-        """Instead of `_apply`: all voters have agreed that nobody applies *entry*."""
+        """Handle an *entry* that no node applies, as all voters have agreed."""
         self._saver.before_apply(entry)
         self._tell_applied(entry, self.state.pass_over(entry.index, entry.crc))
         self.poison.applied(entry.index)
@@ -293,7 +301,8 @@ class Engine:
         for listener in self.on_applied:
             listener(applied)
         if self._was_leader == (True, False):
-            # The first entry of this node's term may just have been applied: who waits for a leader need not wait for the clock.
+            # The first entry of this node's term may just have been applied: notify without waiting
+            # for the clock.
             self._runtime.call_soon(self._settle_role)
         if applied.metadata_changed:
             self._on_change()
@@ -323,7 +332,9 @@ class Engine:
         self.store.want_trim(LogMark(trim.index, trim.position, trim.crc, trim.term), trim.floors)
 
     def _call_soon(self, callback: Callable[[], None]) -> None:
-        """Run the proposer's next step in a turn of its own; half an entry must not leave it waiting for ever."""
+        """Run the proposer's next step in its own turn; an error ends the node, not the proposer
+        alone.
+        """
 
         self._runtime.call_soon(guarded, callback, self.fail)
 
@@ -339,7 +350,7 @@ class Engine:
         role = (self.raft.is_leader, self.raft.is_serving)
         if role != self._was_leader:
             self._was_leader = role
-            # What a follower has read long ago was never served; a leader serves it.
+            # Data that a follower read long ago was never served; a leader serves it.
             self._log.distrust()
             log.info("role changed", extra={"leader": role[0], "serving": role[1], "term": self.raft.term})
             self.proposer.role_changed()
@@ -350,11 +361,11 @@ class Engine:
     def _ticked(self) -> None:
         self.proposer.resume()
 
-    # Upkeep ----------------------------------------------------------------------------------------------------
+    # Upkeep ---------------------------------------------------------------------------------------
     def _clock(self) -> None:
         if self._stopping:
             return
-        # Damage that upkeep met, or a step half done: a clock that silently stops would be worse than either.
+        # Upkeep may meet damage, or stop half way: a clock that silently stops would be worse.
         guarded(self._keep_up, self.fail)
 
     def _keep_up(self) -> None:
@@ -380,12 +391,14 @@ class Engine:
             listener()
 
     def _held_back(self) -> int:
-        """Up to here every member that is there has the log. One that is away is rebuilt if it comes back too late."""
+        """Return the entry up to which all connected members have the log. An absent one may have
+        to be rebuilt.
+        """
         there = [peer.match_index for peer in self.raft.peers() if peer.connected and peer.standing != "rebuilding"]
         return min(there, default=self.raft.applied_index)
 
     def _leave_full_disk(self, now_s: float) -> None:
-        """A leader whose disk is full hands over to a member whose disk is not."""
+        """Hand over, if this leader's disk is full, to a member whose disk is not."""
         if self.raft.transport.own_disk_permille < DISK_FULL_PERMILLE or now_s < self._leave_at_s:
             return
         better = [peer for peer in self.raft.peers() if peer.connected and 0 < peer.disk_permille < DISK_FULL_PERMILLE]

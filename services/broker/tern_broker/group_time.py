@@ -1,4 +1,6 @@
-"""The group's time as this node knows it: what it has followed, what the members' clocks say, and what it tells its followers."""
+"""The group's time on this node: the time that it has followed, the members' clocks, and the time
+that it sends to its followers.
+"""
 
 from collections.abc import Callable
 
@@ -12,13 +14,17 @@ class GroupTime:
 
     def __init__(self, *, members: int, raft: Callable[[], RaftNode], monotonic: Callable[[], float]) -> None:
         self._members, self._raft, self._monotonic = members, raft, monotonic
-        # The group's time as a leader that serves told it last, while this node ran, and this node's clock then (ms). An entry does not tell it:
-        # it may have been proposed long before it is applied, by a leader that nobody heard for minutes.
+        # The group's time as last received from a serving leader, while this node ran, and this
+        # node's clock then (ms). An entry does not carry it: it may have been proposed long before
+        # it is applied, by a leader that was silent for minutes.
         self._seen: tuple[int, int] | None = None
 
     def seen(self, now_ms: int) -> None:
-        """A leader that serves says so just now. Its word may have been long on its way, so it does not count for less than what was
-        known before and the slowest that the group's time goes."""
+        """Record the time that a serving leader has just sent.
+
+        The message may have been long on its way, so the time is at least the previous one advanced
+        at the slowest rate of the group's time.
+        """
         mono_ms = int(self._monotonic() * 1000)
         if self._seen is not None:
             last_ms, then_ms = self._seen
@@ -26,22 +32,30 @@ class GroupTime:
         self._seen = (now_ms, mono_ms)
 
     def expected_ms(self) -> int | None:
-        """The group's time now by what this node has followed; None: nothing since it started."""
+        """Return the group's current time as this node has followed it; None: nothing since it
+        started.
+        """
         if self._seen is None:
             return None
         now_ms, mono_ms = self._seen
         return now_ms + int(self._monotonic() * 1000) - mono_ms
 
     def clocks(self) -> ClockRange:
-        """What the members' wall clocks say."""
+        """Return the range of the members' wall clocks."""
         return range_of(self._raft().clocks.walls_ms(), self._members)
 
     def ahead_ms(self, now_ms: int) -> int:
-        """How far *now_ms*, the group's time, is ahead of the members' clocks; negative: behind; 0 where they do not say."""
+        """Return how far *now_ms*, the group's time, is ahead of the members' clocks; negative:
+        behind; 0: unknown.
+        """
         return -self.clocks().ahead_ms(now_ms)
 
     def tell_by(self, proposer: Proposer) -> None:
-        """From now on followers hear *proposer*'s time while this node leads, and this node hears that of the one that it follows."""
+        """Exchange the group's time with the other members.
+
+        While this node leads, its followers receive *proposer*'s time; otherwise this node receives
+        its leader's.
+        """
 
         def tell_ms() -> int:
             if not self._raft().is_serving or not proposer.has_clock():

@@ -1,8 +1,10 @@
-"""An entry that this node cannot apply: what is noted of it, and when the node blocks in front of it instead of ending at it for ever.
+"""An entry that this node cannot apply: the note about it, and the node that blocks in front of it
+instead of ending for ever.
 
-Apply raises where nobody thought it could, or what follows from it does. The state is then half changed, so the process ends and replays the log.
-The note `poison` says which entry it was. The second time the node blocks in front of the entry: it keeps log and votes and
-acknowledges what the leader sends, but applies nothing more. Another release tries the entry again, twice.
+Apply raised unexpectedly, or its effects did. The state is then half changed, so the process ends
+and replays the log. The note `poison` names the entry. The second time the node blocks in front of
+the entry: it keeps log and votes and acknowledges the leader's entries, but applies nothing more.
+Another release tries the entry again, twice.
 """
 
 import json
@@ -24,7 +26,7 @@ from tern_wire.link.commands import CommandKind, read_entry
 
 log = logging.getLogger(__name__)
 NOTE = "poison"
-# A bit that flips in memory, or a machine that was short of something, does not raise again.
+# A bit that flips in memory, or a machine that lacked a resource, does not raise again.
 TRIES_MAX = 2
 # Of an exception's text; the log has the traceback.
 TEXT_SIZE_MAX = 400
@@ -32,7 +34,9 @@ TEXT_SIZE_MAX = 400
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Poisoned:
-    """What the note says: which entry, what was raised and where, by which *release*, and how often."""
+    """The note: the entry, the error and its place, the *release* that met it, and the number of
+    tries.
+    """
 
     index: int
     term: int
@@ -47,18 +51,21 @@ class Poison:
     """Of one node. Owner: the core loop."""
 
     def __init__(self, directory: Path, release: str, files: Files) -> None:
-        """Reads the note. *release*: the one that runs, as no other is called."""
+        """Read the note. *release*: the unique name of the running release."""
         self._directory, self._release, self._files = directory, release, files
         self._note = _read(read_text(directory / NOTE, files))
 
     def block(self, raft: RaftNode) -> None:
-        """Let *raft* wait in front of the entry that the note names, if this release has tried it often enough."""
+        """Block *raft* in front of the noted entry, if this release has tried it often enough."""
         self._raft, note = raft, self._note
         if note is not None and note.release == self._release and note.tries >= TRIES_MAX:
             raft.pass_over.blocked = note.index, note.crc
 
     def met(self, entry: StoredEntry, error: Exception) -> None:
-        """*entry* could not be applied; the process ends after this. Damage and what the machine lacks are no fault of the entry."""
+        """Note *entry*, which could not be applied; the process ends after this.
+
+        Damage, and resources that the machine lacks, are no fault of the entry and are not noted.
+        """
         if isinstance(error, OSError | StoreError | MemoryError):
             return
         before, tries = self._note, 1
@@ -80,15 +87,17 @@ class Poison:
         is_done(lambda: replace_whole(self._directory / NOTE, facts, self._files))
 
     def applied(self, index: int) -> None:
-        """Entry *index* was applied, or passed over."""
+        """Drop the note once entry *index* was applied, or passed over."""
         if self._note is not None and index >= self._note.index:
-            # One that stays names an entry that never comes again.
+            # A note that stays names an entry that never comes again.
             is_done(lambda: remove_mark(self._directory, NOTE, self._files))
             self._note = None
             self._raft.pass_over.blocked = None
 
     def ask(self, index: int, is_withdrawn: bool) -> dict[str, Any]:
-        """An operator tells the group to pass over entry *index*, or to try it again; what came of it, for the HTTP door. Only the leader can be told."""
+        """Pass over entry *index*, or try it again, for an operator; return the result for the HTTP
+        route. Only the leader accepts it.
+        """
         raft = self._raft
         reason = raft.pass_over.withdraw(index) if is_withdrawn else raft.pass_over.ask(index)
         if not reason:
@@ -96,7 +105,11 @@ class Poison:
         return {"asked": not reason, "index": index, "leader": raft.leader or "", "reason": reason}
 
     def describe(self) -> dict[str, Any] | None:
-        """In front of which entry this node waits, why, and what is in it; the leader adds which peers do. None: it applies what is committed."""
+        """Return the entry in front of which this node waits, the reason and the content; None if
+        it applies what is committed.
+
+        The leader adds the peers that wait as well.
+        """
         raft = self._raft
         if (waiting := raft.pass_over.waiting) is None:
             return None
@@ -117,9 +130,11 @@ class Poison:
 
 
 def was_applied(entry: StoredEntry, passed_over: Collection[tuple[int, int]], log_: CommitLog) -> str:
-    """Why a node that has *passed_over* these must be copied anew when it comes to *entry* of kind PASS_OVER in its log; empty if it need not.
+    """Return why a node with *passed_over* must be copied anew at *entry* of kind PASS_OVER; "" if
+    it need not.
 
-    No voter can have applied what the group passes over; a node that was copied meanwhile may have. Words about what is not in the log say nothing.
+    No voter can have applied an entry that the group passes over; a node that was copied meanwhile
+    may have. An entry that is not in the log does not count.
     """
     word = read_word(entry)
     if word.stage != Stage.DONE or (word.index, word.crc) in passed_over:
@@ -149,7 +164,7 @@ def _read(text: str | None) -> Poisoned | None:
 
 
 def _commands(entry: StoredEntry) -> dict[str, int]:
-    """How many commands of each kind are in *entry*."""
+    """Return the number of commands of each kind in *entry*."""
     try:
         _, commands = read_entry(entry.body)
     except LinkBodyMalformed:

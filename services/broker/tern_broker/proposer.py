@@ -1,16 +1,20 @@
-"""Group commit: everything that arrived while the last entry was being made durable becomes the next one.
+"""Group commit: everything that arrived while the last entry was being made durable becomes the
+next one.
 
-One entry is in flight at a time. Owner: the core loop. Every proposal is answered exactly once: with its verdict, with an
-error that says that nothing was stored, or with OutcomeUnknown.
+One entry is in flight at a time. Owner: the core loop. Every proposal is answered exactly once:
+with its verdict, with an error that says that nothing was stored, or with OutcomeUnknown.
 
-Flow control. What waits for an entry is bounded in number and bytes, for every kind. Sends are refused earlier: when the oldest request
-has waited for more than 200 ms and more waits than the next entry clears. Both, because each alone is wrong. Age alone refuses a trickle
-for one slow fdatasync, behind which everything that waits goes as one entry; an amount alone refuses a burst that is gone in some ms. Together
-they say that the disk or the followers are slower than the senders. Only newcomers are refused: what waits is stored, so that the work of a busy
-broker is not thrown away. Receives, settles and administration are not refused by age: they are what makes room.
+Flow control. Waiting proposals of every kind are bounded in number and bytes. Sends are refused
+earlier: when the oldest has waited for more than 200 ms and more wait than the next entry clears.
+Both, because each alone is wrong. Age alone refuses a trickle for one slow fdatasync; an amount
+alone refuses a burst that is gone in some ms. Together they show that the disk or the followers are
+slower than the senders. Only new sends are refused: waiting ones are stored, so that a busy
+broker's work is not lost. Receives, settles and administration are not refused by age: they make
+room.
 
-Receives that have to look at messages before they know what they get (a filter, an order) wait in a queue of their own, of which an entry takes
-a few: sends wait for some ms of looking, not for all of it, and no send is refused because receives are slow.
+Receives that read messages to know their result (a filter, an order) wait in a queue of their own,
+of which an entry takes a few: sends wait for some ms of reading, not for all of it, and no send is
+refused because receives are slow.
 """
 
 from collections import Counter, deque
@@ -41,16 +45,18 @@ from tern_wire.limits import (
 from tern_wire.link.commands import UNHURRIED, CommandKind, entry_parts
 from tern_wire.link.requests import Parts
 
-# A copy says what is so before its entry, and a trim that nothing it drops is needed: nothing else may change that in the same entry.
-# A topic is deleted between entries, so that none of them both adds to it and drops it.
+# A COPY and a TRIM rely on the state before their entry: nothing else in it may change that. A
+# topic is deleted between entries, so that none of them both adds to it and drops it.
 ALONE = frozenset({CommandKind.COPY, CommandKind.TRIM, CommandKind.DELETE_TOPIC, CommandKind.DELETE_GROUP})
-# These say which timers wait before their entry. Several that are recalled may share one; what has come due shares it with none.
+# These rely on the timers before their entry. Several recalls may share one; a FIRE shares it with
+# none.
 TIMING = frozenset({CommandKind.FIRE, CommandKind.CANCEL_TIMER})
-# A leader that knows nothing of the group's time waits so long for the clock of one more member.
+# A leader without the group's time waits this long for the clock of one more member.
 CLOCK_WAIT_MAX_MS = 3_000
-# Receives with a filter look for some ms each while an entry waits for them.
+# Receives with a filter read for some ms each while an entry waits for them.
 LOOKS_PER_ENTRY_MAX = 2
-# Told the verdict (what apply returned for the command) or an error, and for a receive what was picked.
+# Called with the verdict (apply's result for the command) or an error, and for a receive with its
+# picks.
 Done = Callable[[Any, list[Pick]], None]
 # Makes a command's payload when its entry is built; gets the entry's time.
 Build = Callable[[int], Parts]
@@ -65,7 +71,8 @@ class Proposal:
     done: Done
     build: Build | None = None
     receive: ReceiveRequest | None = None
-    # This node's own work: what its `done` or `build` raises ends the node, since half a step would silently stay the last one.
+    # This node's own work: an error of `done` or `build` ends the node, since half a step would
+    # silently be the last.
     is_upkeep: bool = False
     # Since when it waits (ms, monotonic); `submit` sets it.
     since_ms: int = 0
@@ -73,7 +80,9 @@ class Proposal:
 
 @dataclass(slots=True)
 class Flight:
-    """The entry being replicated: its index and term, and who waits for which verdict."""
+    """The entry being replicated: its index and term, and the proposals that wait for its
+    verdicts.
+    """
 
     index: int = 0
     term: int = 0
@@ -82,7 +91,7 @@ class Flight:
 
 @dataclass(slots=True)
 class _Entry:
-    """What goes into the entry that is being built. Owner: the proposer."""
+    """The entry that is being built. Owner: the proposer."""
 
     now_ms: int
     commands: list[tuple[CommandKind, Parts]] = field(default_factory=list)
@@ -90,7 +99,7 @@ class _Entry:
     size: int = 0
 
     def has_room(self, proposal: Proposal) -> bool:
-        """Whether *proposal* may go along with what is there."""
+        """Return whether *proposal* may join the entry."""
         kind = proposal.kind
         if self.size and self.size + proposal.size_bytes > GROUP_COMMIT_SIZE_MAX_BYTES:
             return False
@@ -101,7 +110,7 @@ class _Entry:
         )
 
     def add(self, proposal: Proposal, payload: Parts, picks: list[Pick]) -> None:
-        """It goes along."""
+        """Add a proposal."""
         self.commands.append((proposal.kind, payload))
         self.waiting.append((proposal, picks))
         self.size += max(proposal.size_bytes, sum(map(len, payload)))
@@ -127,9 +136,11 @@ class Proposer:
         may_propose: Callable[[], bool] = lambda: True,
         read_message_groups: ReadMessageGroups = no_message_groups,
     ) -> None:
-        """*clocks*: what the members' wall clocks say. *expected_ms*: the group's time as this node has followed it (see `start_clock`). *read_message_groups*: for ordered receives.
+        """*clocks*: the range of the members' wall clocks. *expected_ms*: the group's time as
+        followed (see `start_clock`).
 
-        *may_propose*: whether the followers keep up; while not, `resume` is called often.
+        *read_message_groups*: for ordered receives. *may_propose*: whether the followers keep up;
+        if not, `resume` is called often.
         """
         self._broker_group, self._node = broker_group, node
         self._state, self._read_queue = state, read_queue
@@ -139,7 +150,7 @@ class Proposer:
         self._read_message_groups = read_message_groups
         self._is_held = False
         self._pending: deque[Proposal] = deque()
-        # Receives that look at messages first.
+        # Receives that read messages first.
         self._looking: deque[Proposal] = deque()
         # Of both.
         self._pending_size = 0
@@ -154,11 +165,11 @@ class Proposer:
 
     @property
     def waiting(self) -> int:
-        """Proposals that have no entry yet."""
+        """Number of proposals without an entry."""
         return len(self._pending) + len(self._looking)
 
     def submit(self, proposal: Proposal) -> None:
-        """Queue *proposal*; it is answered at once when this node does not lead or has too much waiting."""
+        """Queue *proposal*; answer it at once if this node does not lead or too much waits."""
         if not self._is_serving():
             proposal.done(self._not_leader(), [])
             return
@@ -174,7 +185,7 @@ class Proposer:
             self._soon()
 
     def _used_up(self, proposal: Proposal) -> str:
-        """The budget that has no room for *proposal*, "" if all have."""
+        """Return the budget that has no room for *proposal*, "" if all have."""
         if self.waiting >= PROPOSALS_MAX:
             return "requests that wait in"
         if self._pending_size > PROPOSALS_SIZE_MAX_BYTES:
@@ -184,25 +195,27 @@ class Proposer:
         return ""
 
     def _is_behind(self, mono_ms: int) -> bool:
-        """Whether more waits than the next entry clears, the oldest of it for too long."""
+        """Return whether more waits than the next entry clears, the oldest of it for too long."""
         is_much = len(self._pending) > SEND_QUEUE_REQUESTS_FREE or self._pending_size > SEND_QUEUE_SIZE_FREE_BYTES
         return is_much and bool(self._pending) and mono_ms - self._pending[0].since_ms > SEND_QUEUE_AGE_MAX_MS
 
     def resume(self) -> None:
-        """Something has moved on: perhaps what waits for the followers may go."""
+        """Build the next entry, if it waited for the followers."""
         if self._is_held:
             self._is_held = False
             self._soon()
 
     def tick(self) -> None:
-        """Called every few ms: when a lease is over and nothing else moves time on, propose an entry that only does that."""
+        """Propose an empty entry when something expires and nothing else advances the time. Called
+        every few ms.
+        """
         if self._flight is None and not self.waiting and self._is_serving():
             state = self._state()
             if self.has_clock() and state.is_due(self.now_ms()):
                 self._launch([], [])
 
     def applied(self, index: int, term: int, applied: Applied) -> None:
-        """An entry was applied: answer those who wait for it."""
+        """Answer the proposals of the applied entry."""
         flight = self._flight
         if flight is None or index < flight.index:
             return
@@ -210,13 +223,15 @@ class Proposer:
         if (index, term) == (flight.index, flight.term):
             told = zip(flight.waiting, applied.verdicts, strict=True)
             self._answer_all((proposal, verdict, picks) for (proposal, picks), verdict in told)
-        else:  # another leader's entry took the place: ours is gone for good
+        else:  # another leader's entry took its place: ours is gone for good
             self._answer_all((proposal, self._not_leader(), []) for proposal, _ in flight.waiting)
         if self.waiting:
             self._soon()
 
     def role_changed(self) -> None:
-        """Leadership came or went: the clock starts anew, waiting proposals are refused, the one in flight is in doubt."""
+        """Start the clock anew. Without leadership refuse waiting proposals; the entry in flight is
+        in doubt.
+        """
         self._clock = self._clock_due_ms = None
         if self._is_serving():
             return
@@ -261,7 +276,7 @@ class Proposer:
                 looks_left -= 1
             proposal = self._take(self._looking)
             if not self._gather(proposal, entry, picker, fifo_picker):
-                self._looking.appendleft(proposal)  # this entry has looked at enough
+                self._looking.appendleft(proposal)  # this entry's budget for reads is used up
                 self._pending_size += proposal.size_bytes
                 break
         if entry.commands:
@@ -270,7 +285,9 @@ class Proposer:
             self._soon()
 
     def _gather(self, proposal: Proposal, entry: _Entry, picker: Picker, fifo_picker: FifoPicker) -> bool:
-        """Put *proposal* into *entry*, or answer it; False when the next entry must look."""
+        """Put *proposal* into *entry*, or answer it; return False if it must wait for the next
+        entry.
+        """
         try:
             found = self._payload(proposal, entry.now_ms, picker, fifo_picker)
         except Exception as error:
@@ -289,7 +306,9 @@ class Proposer:
         return True
 
     def _answer_all(self, told: Iterable[tuple[Proposal, Any, list[Pick]]]) -> None:
-        """Every one of them hears its verdict, whatever becomes of the others' answers; what ends the node does so when all have."""
+        """Answer all, even if some answers raise; an error that ends the node is raised after the
+        last.
+        """
         failure: Exception | None = None
         for proposal, verdict, picks in told:
             try:
@@ -313,7 +332,9 @@ class Proposer:
     def _payload(
         self, proposal: Proposal, now_ms: int, picker: Picker, fifo_picker: FifoPicker
     ) -> tuple[list[Pick], Parts | None] | None:
-        """What a receive gets, and the payload, None for nothing; None when the next entry must look."""
+        """Return a receive's picks, and the payload (None: empty); None if it must wait for the
+        next entry.
+        """
         if proposal.receive is None:
             assert proposal.build is not None
             return [], proposal.build(now_ms)
@@ -349,7 +370,9 @@ class Proposer:
         now_ms: int,
         refusal: TernError,
     ) -> None:
-        """The log takes no entry: what stores messages is refused; the rest may still fit, in an entry of its own."""
+        """Refuse commands that store messages, since the log takes no entry; retry the rest in an
+        entry of its own.
+        """
         rest = [number for number, (kind, _) in enumerate(commands) if kind not in UNHURRIED]
         is_refused = set(range(len(commands))) - set(rest) or set(rest)
         self._answer_all((waiting[number][0], refusal, []) for number in is_refused)
@@ -360,14 +383,18 @@ class Proposer:
             self._soon()
 
     def now_ms(self) -> int:
-        """The group's time: it goes on though nobody sends. On a leader that has no clock yet, and on others: as far as this node knows."""
+        """Return the group's time, which advances without requests; without a clock, the time as
+        far as this node knows it.
+        """
         applied_ms = self._state().now_ms
         if not self.has_clock() or self._clock is None:
             return max(applied_ms, self._expected_ms() or 0)
         return self._clock.advance(applied_ms, self._mono_ms(), self._clocks())
 
     def has_clock(self) -> bool:
-        """Whether this leader knows what time it is; until then it proposes nothing, since more of the members' clocks will be heard soon."""
+        """Return whether this leader has a clock; until then it proposes nothing, since more
+        members' clocks will arrive soon.
+        """
         if self._clock is not None:
             return True
         if not self._is_serving():
@@ -390,7 +417,7 @@ class Proposer:
 
 
 def _looks(proposal: Proposal) -> bool:
-    """Whether it looks at messages before it knows what it gets."""
+    """Return whether it reads messages to know its result."""
     return proposal.receive is not None and (
         proposal.kind == CommandKind.LEASE_FIFO or proposal.receive.look is not None
     )

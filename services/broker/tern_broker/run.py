@@ -1,6 +1,7 @@
 """The broker's process: sockets first, then files, then the group; and back in the opposite order.
 
-A node whose log cannot be used stands by until it has copied its leader's, then goes on in the same process.
+A node whose log cannot be used stands by until it has copied its leader's, then goes on in the same
+process.
 """
 
 import asyncio
@@ -37,12 +38,15 @@ from tern_wire.routing.route import Registration, TopicRoute
 
 log = logging.getLogger(__name__)
 DISK_CHECK_PERIOD_S = 1.0
-# The disk thread needs the interpreter for a few us after each fdatasync: it must not wait 5 ms for it.
+# The disk thread needs the interpreter for a few us after each fdatasync: it must not wait 5 ms for
+# it.
 SWITCH_INTERVAL_S = 0.0005
 
 
 def run(config: BrokerConfig) -> None:
-    """Run one node until SIGTERM or SIGINT. Exit code 78 for settings, directories and ports that cannot be used."""
+    """Run one node until SIGTERM or SIGINT. Exit code 78 for settings, directories and ports that
+    cannot be used.
+    """
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     need_broker_descriptors(config)
     try:
@@ -51,7 +55,7 @@ def run(config: BrokerConfig) -> None:
         refuse(str(error))
     tls = NodeTls.of(config.open_security(BROKER, config.listen, name=config.node))
     sock = open_socket(config.listen, config.http_port, "--http-port", is_protected=True)
-    # Others are told the port that was chosen for 0.
+    # For port 0 others get the port that was chosen.
     config = replace(config, http_port=sock.getsockname()[1])
 
     async def main(stop: asyncio.Event) -> None:
@@ -70,7 +74,7 @@ def run(config: BrokerConfig) -> None:
             log.critical("the disk does not keep what is written", extra={"error": str(error)})
             sys.exit(EXIT_FSYNC_FAILED)
         except OSError as error:
-            # The supervisor starts it again: what the machine lacks now it may have then.
+            # The supervisor restarts the process: the missing resource may be available then.
             log.critical("this node cannot start now", extra={"error": str(error)})
             sys.exit(EXIT_BROKEN)
         lock.release()
@@ -81,7 +85,9 @@ def run(config: BrokerConfig) -> None:
 async def _open(
     config: BrokerConfig, key: bytes, tls: NodeTls, sock: socket.socket, stop: asyncio.Event
 ) -> "_Node | None":
-    """A node on what is in the directory, or on a copy of the leader's log; None if it was stopped before."""
+    """Return a node on the directory's content, or on a copy of the leader's log; None if it was
+    stopped before.
+    """
     runtime = ProcessRuntime()
     while True:
         finish_swap(config.data_dir)
@@ -93,7 +99,8 @@ async def _open(
         told: Callable[[str], int] = _nobody_told
         try:
             if len(config.members()) > 1:
-                # What it has acknowledged may be lost with its log: from here on it is no member until the group takes it back.
+                # Acknowledged entries may be lost with its log: from here on it is no member until
+                # the group readmits it.
                 RaftNode.forget_votes(config.raft(), incarnation=runtime.new_id(), needs_copy=True)
                 greeter = RaftNode.greeter(config.raft(), links)
                 await links.start(greeter)
@@ -115,12 +122,12 @@ def _nobody_told(_peer: str) -> int:
 
 
 class _Node:
-    """Engine, doors and upkeep of one node. Owner: the core loop."""
+    """Engine, servers and upkeep of one node. Owner: the core loop."""
 
     def __init__(
         self, config: BrokerConfig, key: bytes, tls: NodeTls, sock: socket.socket, runtime: ProcessRuntime
     ) -> None:
-        """LogRot, and other StoreErrors, if the directory cannot be used."""
+        """Raise LogRot, and other StoreErrors, if the directory cannot be used."""
         rng = random.Random()  # noqa: S311 (which record to check: no secrets)
         self._config, self._runtime, self._tls = config, runtime, tls
         self._gauge = gauge = LoopGauge(call_soon=runtime.call_soon, monotonic=runtime.monotonic, cpu=time.thread_time)
@@ -146,7 +153,7 @@ class _Node:
         )
 
     async def start(self) -> None:
-        """Open the doors, join the group. PortInUse."""
+        """Open the ports, join the group. PortInUse."""
         self._http.start()
         await self._server.start()
         await self._links.start(GaugedListener(self._engine.raft.transport, self._gauge.mark))
@@ -161,7 +168,9 @@ class _Node:
         self._upkeep = keep_running("watch disk", self._watch_disk)
 
     async def stop(self) -> None:
-        """Name servers first, so that proxies stop asking; then the link; then the group."""
+        """Stop: first the registration, so that proxies send no more requests; then the link; then
+        the group.
+        """
         self._watchdog.stop()
         await asyncio.to_thread(self._http.stop)
         self._upkeep.cancel()
@@ -183,7 +192,7 @@ class _Node:
         }
 
     async def _watch_disk(self) -> None:
-        """Look at the disk once a second."""
+        """Measure the disk once a second."""
         engine, door = self._engine, self._door
         is_new = True
         while True:
@@ -205,7 +214,7 @@ class _Node:
 
 
 def peer_links(config: BrokerConfig, key: bytes, tls: NodeTls = NO_TLS) -> PeerLinks:
-    """The sockets between the members of the group."""
+    """Return the sockets between the members of the group."""
     rng = random.Random()  # noqa: S311 (when to dial again: no secret)
     return PeerLinks(
         config.node,
@@ -246,7 +255,10 @@ def _link_server(
 
 
 def _registration(config: BrokerConfig, engine: Engine) -> Described:
-    """This node as name servers should know it now; followers tell no topics. In the core loop: whatever is long is left to the other."""
+    """Return this node's registration for name servers; followers send no topics.
+
+    Runs in the core loop; anything that takes long is left to the HTTP loop.
+    """
     serving = engine.raft.is_serving
     hosted = tuple(engine.state.names.topics.values()) if serving else ()
     registration = Registration(

@@ -1,10 +1,14 @@
-"""What a node looks at before it runs on what its directory holds: StoreError says why it does not, and what helps."""
+"""Checks before a node runs on its directory: StoreError names the reason of a refusal, and the
+remedy.
+"""
 
 from tern_store import StoreError
 
 
 def too_old(level: int, version: int) -> str:
-    """Why a node whose release knows *version* of the state machine cannot be in a group of *level*, and what to do."""
+    """Return why a node that supports *version* of the state machine cannot be in a group of
+    *level*, and the remedy.
+    """
     return (
         f"The entries of this group are written for version {level} of the state machine; this release knows {version}. "
         "Start this node with the release that the other members run, or with a newer one. The level was raised when all members knew "
@@ -13,6 +17,8 @@ def too_old(level: int, version: int) -> str:
 
 
 def require_new_enough(level: int, version: int) -> None:
-    """StoreError when the group has gone on to what this release does not know."""
+    """Raise StoreError if the group has advanced to a version that this release does not
+    support.
+    """
     if level > version:
         raise StoreError(too_old(level, version))

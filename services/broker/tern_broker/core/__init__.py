@@ -1,4 +1,6 @@
-"""The broker's decisions: pure, deterministic, total. Time and ids are arguments; nothing here waits or reads a file."""
+"""The broker's decisions: pure, deterministic, total. Time and ids are arguments; nothing in this
+package waits or reads a file.
+"""
 
 from tern_broker.core.applied import Applied
 from tern_broker.core.delivery.delivery import Delivery

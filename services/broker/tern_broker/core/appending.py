@@ -1,5 +1,5 @@
-"""Giving messages their places: entries for queues, in any order, become appends with offsets. For sends, and for whatever points at
-records that were stored before.
+"""Assign offsets to messages: entries for queues, in any order, become appends. Serves sends and
+commands that point at records stored earlier.
 """
 
 import struct
@@ -17,9 +17,10 @@ assert _PLACE.size == QUEUE_ENTRIES.itemsize
 
 
 def append(names: Names, codes: Numbers, entries: npt.NDArray[Any]) -> tuple[QueueAppends, Numbers]:
-    """Append *entries* (QUEUE_ENTRIES, at least one) to the queues *codes* (topic id << 32 | queue), which exist.
+    """Append *entries* (QUEUE_ENTRIES, at least one) to the existing queues *codes* (topic id << 32
+    | queue).
 
-    Returns the appends, and the offset that each entry got. Those of one queue keep their order.
+    Return the appends and the offset of each entry. Entries of one queue keep their order.
     """
     count = len(codes)
     if count == 1 or (codes == codes[0]).all():
@@ -37,7 +38,11 @@ def append(names: Names, codes: Numbers, entries: npt.NDArray[Any]) -> tuple[Que
 
 
 def append_few(names: Names, codes: list[int], places: list[tuple[int, int, int]]) -> tuple[QueueAppends, list[int]]:
-    """As `append`, of position, size and tag hash each: for a few of them arrays cost more than they save."""
+    """Append a few entries, given as (position, size, tag hash) each, without arrays, which cost
+    more than they save here.
+
+    Return the same as `append`.
+    """
     count = len(codes)
     order = list(range(count))
     if count == 1 or codes.count(codes[0]) == count:
@@ -62,7 +67,7 @@ def append_few(names: Names, codes: list[int], places: list[tuple[int, int, int]
 
 
 def move_ends(names: Names, codes: list[int], counts: list[int]) -> list[int]:
-    """Give each queue of *codes* so many more messages; the first new offset of each."""
+    """Extend each queue of *codes* by its count; return the first new offset of each."""
     firsts = []
     topic_id, ends = -1, [0]
     for code, count in zip(codes, counts, strict=True):

@@ -1,7 +1,9 @@
-"""What one entry did, as apply tells it to the rest of the broker; and how a part of the state machine looks to it.
+"""The result of one entry, as apply passes it to the rest of the broker, and the interface of a
+part of the state machine.
 
-Law: a part decides from its state, its commands and the entry's time alone. What it decides is in `Applied`; who must do something
-about it (store queue entries, wake polls, tell name servers) reads it there.
+Law: a part decides from its state, its commands and the entry's time alone. Its decisions are in
+`Applied`. The code that acts on them (stores queue entries, wakes polls, notifies name servers)
+reads them there.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,38 +24,45 @@ from tern_wire.link.rows import QueueAppends
 
 @dataclass(slots=True)
 class Applied:
-    """What one entry did: a verdict for each command, queue entries to store, and what others wait for."""
+    """The result of one entry: a verdict for each command, queue entries to store, and events for
+    other parts of the broker.
+    """
 
-    # The entry's time: the only time that apply knows; its number in the log; and the version of the state machine that it was written for, as
-    # which every release applies it for ever.
+    # The entry's time, which is the only time that apply sees; the entry's index in the log; and
+    # the version of the state machine that the entry was written for, by which every release
+    # applies it for ever.
     now_ms: int = 0
     index: int = 0
     version: int = GENESIS_VERSION
     verdicts: list[Verdict] = field(default_factory=list)
     appends: list[QueueAppends] = field(default_factory=list)
-    # Messages that wait for their delivery time from now on, those whose time has come, and those that were recalled: TIMER_ROWS,
-    # of the last ones only ids and times.
+    # Messages that wait for their delivery time from now on, messages whose time has come, and
+    # recalled messages: TIMER_ROWS, of recalled messages only ids and times.
     timers: list[npt.NDArray[Any]] = field(default_factory=list)
     fired: list[npt.NDArray[Any]] = field(default_factory=list)
     recalled: list[npt.NDArray[Any]] = field(default_factory=list)
-    # Transactions that this entry has begun so far; the half messages of those that it has committed (`open_transactions.MESSAGES`), whose
-    # keys are found from now on; and whether there may be a check to claim that could not be claimed before.
+    # Transactions that this entry has begun so far; the half messages of the transactions that it
+    # committed (`open_transactions.MESSAGES`), whose keys are found from now on; and whether a
+    # check may have become claimable.
     begun: int = 0
     committed: list[npt.NDArray[Any]] = field(default_factory=list)
     checks_due: bool = False
     # Topics with new messages, or with messages that became visible again.
     woken_topics: set[int] = field(default_factory=set)
     metadata_changed: bool = False
-    # Topics (id to number of queues) and groups (id) that were deleted: whoever keeps something of them outside the state drops it.
+    # Deleted topics (id to number of queues) and groups (ids). Code that keeps data about them
+    # outside the state drops it.
     dropped_topics: dict[int, int] = field(default_factory=dict)
     dropped_groups: list[int] = field(default_factory=list)
-    # A table of idempotency keys that leaves the state for a file, and those (numbers) whose keys are all older than the window.
+    # A table of idempotency keys that moves from the state to a file, and the numbers of the tables
+    # whose keys are all older than the window.
     sealed_table: Sealed | None = None
     dropped_tables: list[int] = field(default_factory=list)
-    # Records that were copied forward, and where the log begins from now on.
+    # Records that were copied forward, and the new begin of the log.
     moves: list[Moves] = field(default_factory=list)
     trim: Trim | None = None
-    # Whether this node noted its digest; what was judged of the nodes' digests; whether an operator's choice came.
+    # Whether this node noted its digest; the judgement of the nodes' digests; whether an operator's
+    # choice arrived.
     was_noted: bool = False
     judgement: Judgement | None = None
     has_chosen: bool = False
@@ -61,7 +70,7 @@ class Applied:
 
 @dataclass(slots=True)
 class Counters:
-    """What happened since the process started; for metrics only, never read by apply."""
+    """Event counts since the process started. For metrics only; apply never reads them."""
 
     stored: int = 0
     fired: int = 0
@@ -80,31 +89,40 @@ class Counters:
     checks_given_up: int = 0
 
 
-# Gets the payload, where it lies in the log, and what the entry has done so far; returns the verdict. A TernError is one, too.
+# Takes the payload, its position in the log, and the entry's result so far; returns the verdict. A
+# TernError is a verdict.
 Handler = Callable[[memoryview, int, Applied], Verdict]
 
 
 class Part(Protocol):
-    """One part of the state, which decides about some commands. Owner: the state machine."""
+    """One part of the state, which decides some commands. Owner: the state machine."""
 
     def commands(self) -> Mapping[int, Handler]:
-        """What it decides about."""
+        """Return the handlers of the part's commands, by kind."""
 
     def is_due(self, now_ms: int) -> bool:
-        """Whether `expire` at *now_ms* would change anything. What is dropped here, apply would skip."""
+        """Return whether `expire` at *now_ms* would change anything. Anything that is dropped here,
+        apply would skip.
+        """
 
     def expire(self, applied: Applied) -> None:
-        """The entry's time has come: what ends by itself ends. Called at the begin of each entry, before its commands."""
+        """End what ends by the entry's time. Called at the begin of each entry, before its
+        commands.
+        """
 
     def pack(self) -> Any:
-        """A frozen copy, of MessagePack's types, for another thread to encode."""
+        """Return a frozen copy of MessagePack's types, for another thread to encode."""
 
     def unpack(self, packed: Any) -> None:
-        """Become what was packed. Called on a new part, in the order of `StateMachine.parts`."""
+        """Restore the part from *packed*. Called on a new part, in the order of
+        `StateMachine.parts`.
+        """
 
 
 def read_map(payload: memoryview) -> dict[str, Any]:
-    """The map of a command; the leader wrote it, so its keys are there (tests hold both sides together)."""
+    """Decode the map of a command. The leader wrote it, so its keys are present (tests hold both
+    sides together).
+    """
     try:
         value = decode_msgpack(payload)
     except MalformedBody as error:

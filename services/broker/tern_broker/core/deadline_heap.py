@@ -1,7 +1,9 @@
-"""What comes due at a time, earliest first: leases, rests, members. Bounded by what is alive, however often a time changes.
+"""Items that come due at a time, earliest first: leases, rests, members. Its size is bounded by the
+number of live items, however often a time changes.
 
-Law: an item has one time. The order in which items come up depends on times and items alone, not on what was put or removed before, so
-it is the same on every node and after a load. A pair in the heap that says another time than the item has is stale, and is skipped.
+Law: an item has one time. The order in which items come up depends on times and items alone, not on
+earlier puts and removals, so it is the same on every node and after a load. A pair in the heap
+whose time differs from the item's time is stale, and is skipped.
 """
 
 import heapq
@@ -10,12 +12,13 @@ from typing import Generic, TypeVar
 
 # Items of one time come up in their own order.
 Item = TypeVar("Item", bound=tuple[object, ...])
-# So many stale pairs are too few to be worth a look at all of them; it is also what keeps a small heap from being swept at every change.
+# Below this number of stale pairs a sweep is not worth its cost. It also keeps a small heap from
+# being swept at every change.
 STALE_MAX = 1_024
 
 
 class DeadlineHeap(Generic[Item]):
-    """Owner: who puts items in, and removes them when they end."""
+    """Owner: the code that puts items in and removes them when they end."""
 
     __slots__ = ("_pairs", "_times")
 
@@ -27,28 +30,28 @@ class DeadlineHeap(Generic[Item]):
         return len(self._times)
 
     def __iter__(self) -> Iterator[Item]:
-        """All that is alive, in no order that means anything."""
+        """Iterate over all live items, in no meaningful order."""
         return iter(self._times)
 
     @property
     def pairs(self) -> int:
-        """How many pairs the heap holds, with the stale ones: what it costs of memory."""
+        """Number of pairs in the heap, stale ones included: a measure of its memory."""
         return len(self._pairs)
 
     def put(self, item: Item, at_ms: int) -> None:
-        """*item* comes due at *at_ms*, whatever was said of it before."""
+        """Set the time of *item* to *at_ms*, in place of any earlier time."""
         if self._times.get(item) != at_ms:
             self._times[item] = at_ms
             heapq.heappush(self._pairs, (at_ms, item))
             self._sweep_if_due()
 
     def remove(self, item: Item) -> None:
-        """*item* does not come due any more, if it was to."""
+        """Remove *item*, if it is present."""
         if self._times.pop(item, None) is not None:
             self._sweep_if_due()
 
     def first(self) -> tuple[int, Item] | None:
-        """The earliest (time, item); None if there is none."""
+        """Return the earliest (time, item); None if there is none."""
         pairs, times = self._pairs, self._times
         while pairs:
             at_ms, item = pairs[0]
@@ -58,7 +61,8 @@ class DeadlineHeap(Generic[Item]):
         return None
 
     def _sweep_if_due(self) -> None:
-        # Half of what is looked at goes at least, so each change pays for its own pair.
+        # A sweep removes at least half of the pairs that it visits, so each change pays for its own
+        # pair.
         if len(self._pairs) > 2 * len(self._times) + STALE_MAX:
             self._pairs = [(at_ms, item) for item, at_ms in self._times.items()]
             heapq.heapify(self._pairs)

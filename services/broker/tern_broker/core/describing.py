@@ -1,4 +1,4 @@
-"""What the state says of a topic or a group, as maps that travel over the link. Pure reading; every answer is bounded."""
+"""Topics and groups as maps that travel over the link. Pure reading; every answer is bounded."""
 
 import heapq
 from typing import Any
@@ -13,7 +13,7 @@ Deliveries = dict[tuple[int, int], list[Delivery | None]]
 
 
 def topic_settings(topic: Topic) -> dict[str, Any]:
-    """How *topic* is set up here."""
+    """Return the settings of *topic* in this broker group."""
     return {
         "topic_id": topic.topic_id,
         "queues": topic.queues,
@@ -28,7 +28,7 @@ def topic_settings(topic: Topic) -> dict[str, Any]:
 
 
 def group_settings(group: Group) -> dict[str, Any]:
-    """How *group* is set up."""
+    """Return the settings of *group*."""
     return {
         "group_id": group.group_id,
         "group": group.name,
@@ -46,14 +46,20 @@ def group_settings(group: Group) -> dict[str, Any]:
 
 
 def describe_topic(names: Names, deliveries: Deliveries, topic: Topic) -> dict[str, Any]:
-    """Settings, [queue, min, max] of every queue, and the names of groups that have begun it, at most LISTED_MAX."""
+    """Return settings, [queue, min, max] of every queue, and the names of groups that have begun
+    it, at most LISTED_MAX.
+    """
     groups = (group.name for group in names.groups_by_id.values() if (group.group_id, topic.topic_id) in deliveries)
     bounds = [[queue, topic.mins[queue], end] for queue, end in enumerate(topic.ends)]
     return {**topic_settings(topic), "bounds": bounds, "groups": heapq.nsmallest(LISTED_MAX, groups)}
 
 
 def describe_group(names: Names, deliveries: Deliveries, group: Group, only: str) -> dict[str, Any]:
-    """Settings, and how far it is in each topic that it has begun, or in the topic *only*; `more`: not all topics are shown."""
+    """Return settings and the group's progress in each topic that it has begun, or in the topic
+    *only*.
+
+    `more`: not all topics are shown.
+    """
     begun = [
         topic
         for topic in (names.topics_by_id.values() if not only else filter(None, [names.topics.get(only)]))
@@ -70,7 +76,9 @@ def describe_group(names: Names, deliveries: Deliveries, group: Group, only: str
 
 
 def _progress(group: Group, topic: Topic, row: list[Delivery | None]) -> dict[str, Any]:
-    """Committed offset by queue, and in messages: not settled yet, under lease, could be leased now, waiting for their message group."""
+    """Return the committed offset by queue, and numbers of messages: unsettled, leased, available
+    to lease, parked behind their message group.
+    """
     committed: dict[str, int] = {}
     lag = leased = available = parked = 0
     for queue, end in enumerate(topic.ends):
@@ -91,8 +99,9 @@ def _progress(group: Group, topic: Topic, row: list[Delivery | None]) -> dict[st
 def list_groups(
     names: Names, *, namespace: str | None, pattern: str, after: str, limit: int, descending: bool
 ) -> dict[str, Any]:
-    """Up to *limit* groups of *namespace* ("": of none; None: of all) whose names hold *pattern* (lower case), in order of names behind *after*; `more`:
-    there are others."""
+    """Return up to *limit* groups of *namespace* ("": without one; None: all) whose names contain
+    *pattern* (lower case), in order of names after *after*. `more`: there are others.
+    """
     found = (
         name
         for name in names.groups

@@ -1,7 +1,10 @@
-"""The version of the state machine that the group's entries are written for: replicated, raised by an entry, never lowered.
+"""The version of the state machine for which the group's entries are written: replicated, raised by
+an entry, never lowered.
 
-Law: it rises only when the leader has heard of every member that it knows the new version. So no member meets an entry that it cannot
-apply, whoever was away when it was logged, and a node that knows less than the level was put back to an older release: it refuses to run.
+Law: the level rises only when every member has reported to the leader that it supports the new
+version. So no member meets an entry that it cannot apply, even one that was away when the entry was
+logged. A node that supports less than the level was downgraded to an older release, and refuses to
+run.
 """
 
 from collections.abc import Mapping
@@ -23,29 +26,29 @@ class FeatureLevel:
         self.level = GENESIS_VERSION
 
     def commands(self) -> Mapping[int, Handler]:
-        """As Part."""
+        """Return the handlers of this part's commands."""
         return {CommandKind.RAISE: self._raise}
 
     def _raise(self, payload: memoryview, _position: int, _applied: Applied) -> Verdict:
         level = read_map(payload)["level"]
         if type(level) is not int or not GENESIS_VERSION <= level <= LEVEL_MAX:
             raise LinkBodyMalformed(reason="a feature level that is none")
-        # A leader that did not know yet that it was raised may ask for less.
+        # A leader that does not know of an earlier raise yet may request a lower level.
         self.level = max(self.level, level)
         return {"level": self.level}
 
-    # As Part -----------------------------------------------------------------------------------------------------
+    # Part -----------------------------------------------------------------------------------------
     def is_due(self, _now_ms: int) -> bool:
-        """Nothing here ends by itself."""
+        """Return False: nothing here ends by itself."""
         return False
 
     def expire(self, applied: Applied) -> None:
-        """As above."""
+        """Do nothing: nothing here ends by itself."""
 
     def pack(self) -> Any:
-        """As Part."""
+        """Return a frozen copy of MessagePack's types."""
         return [self.level]
 
     def unpack(self, packed: Any) -> None:
-        """As Part."""
+        """Restore the part from *packed*."""
         (self.level,) = packed

@@ -1,10 +1,14 @@
-"""What a broker group hosts, topic by topic, and how much of it every group has still to read: what must be zero before it may go.
+"""The topics that a broker group hosts, and the unread messages of every group: both must be zero
+before the broker group may be removed.
 
-Looked up in steps, so that tens of thousands of topics keep nobody waiting: between two steps the state may change, and then a page tells of
-each topic as of some moment of its own. A page ends after so many topics, or so many rows of groups.
+The page is computed in steps, so that tens of thousands of topics delay no other request. Between
+two steps the state may change; a page describes each topic as of a moment of its own. A page ends
+after a number of topics, or of rows of groups.
 
-How much a group has to read counts what it has not settled: never received, leased, resting, dying. Where a group has not begun a queue it is what it
-would receive. A group that has begun a topic in other broker groups alone is not known here: whoever asks all of them finds it.
+A group's unread messages are those that it has not settled: never received, leased, resting or
+dying. Where a group has not begun a queue, they are the messages that it would receive. A group
+that has begun a topic in other broker groups alone is unknown here: a caller that queries all
+broker groups finds it.
 """
 
 import heapq
@@ -17,14 +21,16 @@ from tern_broker.core.timing import Timing
 from tern_broker.core.topics import Group, Names, Topic
 from tern_wire.limits import HOSTED_ROWS_MAX, LEFT_SHOWN_MAX
 
-# Pairs of groups and topics that are looked through in one step: a tenth of a millisecond.
+# Pairs of groups and topics that one step visits: a tenth of a millisecond.
 _PAIRS_PER_STEP = 1_024
 
 
 def hosted_page(
     names: Names, leasing: Leasing, timing: Timing, *, after: str, limit: int
 ) -> Generator[None, None, dict[str, Any]]:
-    """At most *limit* topics behind *after*, in order of their names, as `HOSTED` has them; `more`: there are others."""
+    """Return at most *limit* topics after *after*, in order of their names, as `HOSTED` has them.
+    `more`: there are others.
+    """
     page = heapq.nsmallest(limit + 1, (name for name in names.topics if name > after))
     topics = [names.topics[name] for name in page[:limit]]
     readers: dict[int, list[int]] = {topic.topic_id: [] for topic in topics}
@@ -52,7 +58,7 @@ def hosted_page(
 
 
 def dead_groups(names: Names, leasing: Leasing) -> dict[str, Any]:
-    """How many dead letters there are, and the groups that have the most."""
+    """Return the number of dead letters, and the groups that have the most."""
     counts = leasing.dead_topics.counts()
     most = heapq.nlargest(LEFT_SHOWN_MAX, counts, key=lambda group_id: (counts[group_id], -group_id))
     found = [[group.name, counts[group.group_id]] for each in most if (group := names.groups_by_id.get(each))]
@@ -60,7 +66,7 @@ def dead_groups(names: Names, leasing: Leasing) -> dict[str, Any]:
 
 
 def _left(group: Group, topic: Topic, row: list[Delivery | None]) -> tuple[int, int]:
-    """Messages that the group has not settled, and those of them that are leased."""
+    """Return the group's unsettled messages, and how many of them are leased."""
     unread = leased = 0
     for queue, end in enumerate(topic.ends):
         delivery = row[queue] if queue < len(row) else None

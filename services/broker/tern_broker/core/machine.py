@@ -1,11 +1,13 @@
 """The replicated state machine: one deterministic, total function over entries.
 
-Law: apply never raises on an entry that the log accepted, reads no file, no clock and no randomness; it sees time only as the
-entry's `now_ms`, which never goes back. The same entries give the same state on every node.
+Law: apply never raises on an entry that the log accepted, reads no file, no clock and no
+randomness. It sees time only as the entry's `now_ms`, which never goes back. The same entries give
+the same state on every node.
 
-What commands do is decided by the parts: topics and groups (metadata.py), sends and their keys (sending.py), leases (leasing.py),
-offsets (offsets.py), members and queue locks (clients.py), transactions (ends.py), principals (principals.py), the nodes' digests
-(comparison.py). This file is what holds them together.
+The parts decide commands: topics and groups (metadata.py), sends and their keys (sending.py),
+leases (leasing.py), offsets (offsets.py), members and queue locks (clients.py), transactions
+(ends.py), principals (principals.py), the nodes' digests (comparison.py). This file holds them
+together.
 """
 
 from collections.abc import Sequence
@@ -43,11 +45,11 @@ class StateMachine:
     """The state of one broker group. Owner: the core loop."""
 
     def __init__(self, table_keys_max: int = IDEMPOTENCY_TABLE_KEYS_MAX) -> None:
-        """The state of a group that begins; all its nodes with the same *table_keys_max*."""
+        """The state of a new group. All its nodes must use the same *table_keys_max*."""
         self.names = Names()
         self.keys = KeyTable(table_keys_max=table_keys_max)
         self.now_ms = 0
-        # Of everything that apply has decided so far; equal on all nodes after the same entry.
+        # Of all decisions of apply so far; equal on all nodes after the same entry.
         self.digest = 0
         self.counters = Counters()
         self.leasing = Leasing(self.names, self.counters)
@@ -68,7 +70,7 @@ class StateMachine:
         self.feature_level = FeatureLevel()
         self.passed_over = PassedOver()
         self._sending = SendApplier(self.names, self.keys, self.slots, Preparing(self.transactions), placing)
-        # By the name that a saved state gives them, in the order in which they are loaded and their time comes.
+        # By the names that a saved state uses, in the order in which parts are loaded and expired.
         self.parts: dict[str, Part] = {
             "metadata": self.metadata,
             "leasing": self.leasing,
@@ -96,7 +98,9 @@ class StateMachine:
             self._handlers.update(part.commands())
 
     def apply(self, body: memoryview, position: int, index: int, *, version: int = GENESIS_VERSION) -> Applied:
-        """Apply the body of entry *index*, which begins at *position* in the log and was written for *version* of this machine."""
+        """Apply the body of entry *index*, which begins at *position* in the log and was written
+        for *version* of this machine.
+        """
         applied = Applied(index=index, version=version)
         try:
             now_ms, commands = read_entry(body)
@@ -115,7 +119,9 @@ class StateMachine:
         return applied
 
     def pass_over(self, index: int, crc: int) -> Applied:
-        """Entry *index*, with checksum *crc*, is applied by nobody: nothing changes but that this is known."""
+        """Skip entry *index*, with checksum *crc*, which no node applies. Only the fact that it was
+        skipped is recorded.
+        """
         self.passed_over.add(index, crc)
         self._advance([crc.to_bytes(4, "big")])
         return Applied(index=index, now_ms=self.now_ms)
@@ -125,12 +131,15 @@ class StateMachine:
         self.digest = advance(self.digest, verdicts, facts)
 
     def _inspect(self, turn: int) -> int:
-        # What was seen stays in the digest: the next DIGEST looks at other pieces, and must not find the nodes equal again.
+        # The inspected pieces stay in the digest: the next DIGEST inspects other pieces, and must
+        # not find the nodes equal again.
         self.digest = self.inspection.witness(turn, self.digest)
         return self.digest
 
     def is_due(self, now_ms: int) -> bool:
-        """Whether something ends by itself by *now_ms*: then an entry is worth its place though nobody asks for one."""
+        """Return whether something ends by itself by *now_ms*, which justifies an entry without a
+        request.
+        """
         return any(part.is_due(now_ms) for part in self.parts.values())
 
     def _verdict(self, kind: int, payload: memoryview, position: int, applied: Applied) -> Verdict:
@@ -142,10 +151,11 @@ class StateMachine:
         except TernError as error:
             return error
         except (LookupError, TypeError, ValueError, OverflowError, AttributeError) as error:
-            # No release of ours writes such a command. Every node refuses it alike, at the same point: ending would end them all.
+            # No release of ours writes such a command. Every node refuses it alike, at the same
+            # point: raising would end all of them.
             return LinkBodyMalformed(reason=f"command {kind} with {type(error).__name__}")
 
-    # Commands of no part ---------------------------------------------------------------------------------------
+    # Commands of no part --------------------------------------------------------------------------
     def _send(self, payload: memoryview, position: int, applied: Applied) -> Verdict:
         verdicts, appends, timers, prepared = self._sending.apply(payload, position, applied)
         if appends is not None:

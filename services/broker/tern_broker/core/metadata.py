@@ -1,7 +1,9 @@
-"""Applying what people say of topics and groups: created, altered, deleted. Each is done whole, or refused and nothing has changed.
+"""Apply requests that create, alter or delete topics and groups. Each is done whole, or refused
+with nothing changed.
 
-A deleted topic or group is gone from every part at once: parts that keep something of it say so in `on_drop`. Its name is free again, its
-id is not, so that what still points to the old one (a handle, a proposal, a directory) never meets a new one.
+A deleted topic or group is gone from every part at once: parts that keep data about it register in
+`on_drop`. Its name is free again. Its id is not, so that a remaining reference to the old one (a
+handle, a proposal, a directory) never meets a new one.
 """
 
 from collections.abc import Callable, Mapping
@@ -23,7 +25,8 @@ from tern_wire.settings.group_settings import GroupChange, read_group_change
 from tern_wire.settings.retry_policy import read_retry_policy
 from tern_wire.settings.topic_settings import ALTER, CREATE, FIFO, TopicChange, is_whole, read_topic_change, text_of
 
-# Gets the entry, and the id of the topic or of the group that goes (the other is 0), while its name is still known.
+# Takes the entry's result, and the id of the deleted topic or group (the other id is 0), while its
+# name is still known.
 OnDrop = Callable[[Applied, int, int], None]
 
 
@@ -32,12 +35,12 @@ class Metadata:
 
     def __init__(self, names: Names, leasing: Leasing, placing: Placing) -> None:
         self._names, self._leasing, self._placing = names, leasing, placing
-        # Counts changes of topics: what name servers compare.
+        # Counts changes of topics; name servers compare it.
         self.data_version = 0
         self.on_drop: list[OnDrop] = [leasing.drop]
 
     def commands(self) -> Mapping[int, Handler]:
-        """As Part."""
+        """Return the handlers of this part's commands."""
         return {
             CommandKind.CREATE_TOPIC: self._change_topic,
             CommandKind.ALTER_TOPIC: self._change_topic,
@@ -48,13 +51,13 @@ class Metadata:
         }
 
     def is_due(self, _now_ms: int) -> bool:
-        """As Part: nothing here ends by itself."""
+        """Return False: nothing here ends by itself."""
         return False
 
     def expire(self, applied: Applied) -> None:
-        """As Part."""
+        """Do nothing: nothing here ends by itself."""
 
-    # Topics ----------------------------------------------------------------------------------------------------
+    # Topics ---------------------------------------------------------------------------------------
     def _change_topic(self, payload: memoryview, _position: int, applied: Applied) -> dict[str, Any]:
         change = read_topic_change(read_map(payload))
         topic = self._names.topics.get(change.topic)
@@ -113,11 +116,11 @@ class Metadata:
         applied.metadata_changed = True
 
     def _change_order(self, applied: Applied, wanted: Callable[[Group, Topic], bool]) -> None:
-        """The last thing that may be refused."""
+        """This is the last step that may refuse."""
         leasing = self._leasing
         applied.woken_topics |= change_order(self._names, leasing.deliveries, wanted, leasing.next_id)
 
-    # Groups ----------------------------------------------------------------------------------------------------
+    # Groups ---------------------------------------------------------------------------------------
     def _change_group(self, payload: memoryview, _position: int, applied: Applied) -> dict[str, Any]:
         change = read_group_change(read_map(payload))
         group = self._names.groups.get(change.group)
@@ -138,7 +141,7 @@ class Metadata:
         _take_settings(group, change)
         group.attributes = attributes
         if is_enabled_anew:
-            # Whoever waits for it may receive now.
+            # Parked polls of the group may receive now.
             applied.woken_topics.update(self._leasing.topics_of(group.group_id))
         return {"created": created, **group_settings(group)}
 
@@ -154,9 +157,9 @@ class Metadata:
         applied.dropped_groups.append(group.group_id)
         return {"deleted": True, "group_id": 0}
 
-    # Saving ----------------------------------------------------------------------------------------------------
+    # Saving ---------------------------------------------------------------------------------------
     def pack(self) -> Any:
-        """As Part."""
+        """Return a frozen copy of MessagePack's types."""
         return {
             "next_id": self._names.next_id,
             "data_version": self.data_version,
@@ -165,18 +168,18 @@ class Metadata:
         }
 
     def windows(self) -> int:
-        """As Windowed."""
+        """Return the number of windows, at least one."""
         return windows_of(self._names.topics, self._names.groups)
 
     def window(self, number: int) -> Any:
-        """As Windowed."""
+        """Return window *number*, of MessagePack's types."""
         topics = rows_of(self._names.topics.values(), number)
         groups = rows_of(self._names.groups.values(), number)
         counts = [self._names.next_id, self.data_version]
         return [counts, [_pack_topic(topic) for topic in topics], [_pack_group(group) for group in groups]]
 
     def unpack(self, packed: Any) -> None:
-        """As Part."""
+        """Restore the part from *packed*."""
         self._names.next_id, self.data_version = packed["next_id"], packed["data_version"]
         for topic in packed["topics"]:
             self._names.put(Topic(*topic))
@@ -239,5 +242,9 @@ def _id_of(request: Mapping[str, Any], name: str) -> int:
 
 
 def _not_deleted(name: str, wanted_id: int, actual_id: int) -> dict[str, Any]:
-    """Gone before: a repeat of a deletion whose answer was lost is told that it was done, unless the name has a new owner since."""
+    """Return the answer for a name that is already gone, or has a new owner.
+
+    The repeat of a deletion whose answer was lost reports success, unless the name has a new owner
+    since.
+    """
     return {"deleted": wanted_id > 0 and not actual_id, name: actual_id}

@@ -1,4 +1,4 @@
-"""How much of what is counted each namespace has. Follows from the names, and is saved nowhere."""
+"""Number of items in each namespace. Derived from the names, and saved nowhere."""
 
 from collections import Counter
 
@@ -6,18 +6,20 @@ from tern_wire.names import namespace_of
 
 
 class NamespaceCounts:
-    """Of one kind of thing, by namespace ("": names without one). Owner: whoever makes and deletes those things."""
+    """Counts of one kind of item, by namespace ("": names without one). Owner: the code that
+    creates and deletes the items.
+    """
 
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
 
     def add(self, name: str, count: int = 1) -> None:
-        """*count* more (or less) in the namespace of the whole name *name*."""
+        """Add *count* (may be negative) to the namespace of the whole name *name*."""
         namespace = namespace_of(name)
         self._counts[namespace] += count
         if not self._counts[namespace]:
             del self._counts[namespace]
 
     def of(self, name: str) -> int:
-        """How many the namespace of the whole name *name* has."""
+        """Return the count of the namespace of the whole name *name*."""
         return self._counts[namespace_of(name)]

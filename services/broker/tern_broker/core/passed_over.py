@@ -1,6 +1,8 @@
-"""The entries that nobody has applied: no member could, every voter said so, and an operator told the group to pass over them.
+"""The entries that no node has applied: no member could, every voter reported so, and an operator
+made the group pass over them.
 
-Law: a node whose state has applied one of them is another one than the nodes that have passed over it, whatever its digest says.
+Law: a node whose state has applied one of them differs from the nodes that have passed over it,
+whatever its digest is.
 """
 
 from collections.abc import Mapping
@@ -18,25 +20,27 @@ class PassedOver:
         self.entries: list[tuple[int, int]] = []
 
     def add(self, index: int, crc: int) -> None:
-        """Entry *index* was passed over."""
+        """Record that entry *index* was passed over."""
         self.entries = [*self.entries, (index, crc)][-PASSED_OVER_MAX:]
 
     def commands(self) -> Mapping[int, Handler]:
-        """As Part: none. What is passed over is an entry of its own kind, since it must be seen before the entries between."""
+        """Return no handlers. Passing over is an entry of its own kind, since a node must see it
+        before the entries between.
+        """
         return {}
 
-    # As Part -----------------------------------------------------------------------------------------------------
+    # Part -----------------------------------------------------------------------------------------
     def is_due(self, _now_ms: int) -> bool:
-        """Nothing here ends by itself."""
+        """Return False: nothing here ends by itself."""
         return False
 
     def expire(self, applied: Applied) -> None:
-        """As above."""
+        """Do nothing: nothing here ends by itself."""
 
     def pack(self) -> Any:
-        """As Part."""
+        """Return a frozen copy of MessagePack's types."""
         return [[index, crc] for index, crc in self.entries]
 
     def unpack(self, packed: Any) -> None:
-        """As Part."""
+        """Restore the part from *packed*."""
         self.entries = [(index, crc) for index, crc in packed]

@@ -1,6 +1,8 @@
-"""The texts that were heard last, each once, by number: checkers and answers, or reasons, which many rows of the state refer to.
+"""The most recent texts, each once, by number: checkers and answers, or reasons, to which many rows
+of the state refer.
 
-Law: bounded, and the same on every node. A text that as many others have come after as are kept is forgotten; its number then stands for "".
+Law: bounded, and the same on every node. Once the limit is reached, each new text evicts the oldest
+one; the evicted number then stands for "".
 """
 
 from typing import Any
@@ -20,7 +22,7 @@ class RecentTexts:
         self._next = 1
 
     def number(self, text: str) -> int:
-        """What stands for *text* from now on; 0 for ""."""
+        """Return the number that stands for *text* from now on; 0 for ""."""
         if not text:
             return 0
         number = self._numbers.get(text)
@@ -33,23 +35,25 @@ class RecentTexts:
         return number
 
     def text(self, number: int) -> str:
-        """What *number* stands for; "" if it is forgotten."""
+        """Return the text of *number*; "" if it was evicted."""
         return self._texts.get(number, "")
 
     def pack(self) -> Any:
-        """A frozen copy of MessagePack's types."""
+        """Return a frozen copy of MessagePack's types."""
         return [self._next, list(self._numbers)]
 
     def windows(self) -> int:
-        """As Windowed."""
+        """Return the number of windows, at least one."""
         return windows_of(self._numbers)
 
     def window(self, number: int) -> Any:
-        """As Windowed."""
+        """Return window *number*, of MessagePack's types."""
         return [self._next, rows_of(self._numbers, number)]
 
     def unpack(self, packed: Any) -> None:
-        """Become what was packed: numbers are given one by one, so they follow from how many there are."""
+        """Restore the state from *packed*. Numbers are consecutive, so they follow from their
+        count.
+        """
         self._next, texts = packed
         numbers = range(self._next - len(texts), self._next)
         self._numbers = dict(zip(texts, numbers, strict=True))

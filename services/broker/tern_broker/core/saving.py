@@ -1,7 +1,7 @@
-"""The state machine as bytes and back: what a restart loads before it replays the tail of the log.
+"""The state machine as bytes and back: a restart loads it before it replays the tail of the log.
 
      | snapshot size 4 | snapshot: MessagePack map | the youngest table of idempotency keys:
-                                                   | count 8 | first halves 8 each | second halves 8 each | receipts 8 each | crcs 4 each |
+           | count 8 | first halves 8 each | second halves 8 each | receipts 8 each | crcs 4 each |
      | witness of those keys 8 |
 
 Little-endian. `take` is quick and runs on the owner's thread; `encode` may run on any other.
@@ -21,9 +21,10 @@ from tern_wire.link.codec import decode_msgpack, encode_msgpack
 from tern_wire.settings.retry_policy import EXPONENTIAL, RetryPolicy
 
 FORMAT = 13
-# Format 8 had no principals, formats 8 and 9 no placement of topics: parts that are not there, and topics that nobody has placed yet. Before
-# format 11 nobody counted comparisons, and keys had no witness; before format 12 no group had gone beyond its first feature level; before format 13
-# none had passed over an entry.
+# Format 8 had no principals; formats 8 and 9 had no placement of topics: the parts are missing, and
+# no topic has been placed yet. Before format 11 comparisons were not counted, and keys had no
+# witness. Before format 12 no group had gone beyond its first feature level. Before format 13 no
+# group had passed over an entry.
 FORMATS_READ = frozenset({8, 9, 10, 11, 12, FORMAT})
 _SIZE = struct.Struct("<I")
 _COUNT = struct.Struct("<q")
@@ -41,7 +42,9 @@ class Snapshot:
 
 
 def documents(state: StateMachine) -> dict[str, dict[str, Any]]:
-    """`config/*.json` in RocketMQ's words, for its tools and for people; topics carry the ids that name our directories."""
+    """Return `config/*.json` in RocketMQ's words, for its tools and for people. Topics carry the
+    ids that name our directories.
+    """
     topics = {
         topic.name: {
             "topicName": topic.name,
@@ -57,7 +60,7 @@ def documents(state: StateMachine) -> dict[str, dict[str, Any]]:
                 "+ternmq.topic.id": str(topic.topic_id),
             },
         }
-        for topic in state.names.topics_by_id.values()  # those of dead letters, too, as RocketMQ has them
+        for topic in state.names.topics_by_id.values()  # topics of dead letters included, as in RocketMQ
     }
     groups = {
         group.name: {
@@ -92,7 +95,7 @@ def _retry_policy(retry: RetryPolicy) -> dict[str, Any]:
 
 
 def take(state: StateMachine) -> Snapshot:
-    """Copy what changes; called by the owner between two entries."""
+    """Copy the state; called by the owner between two entries."""
     facts = {
         "format": FORMAT,
         "now_ms": state.now_ms,
@@ -104,7 +107,7 @@ def take(state: StateMachine) -> Snapshot:
 
 
 def encode(snapshot: Snapshot) -> list[bytes]:
-    """The parts of the saved state."""
+    """Return the parts of the saved state."""
     packed = encode_msgpack(snapshot.facts)
     keys = snapshot.keys
     arrays = (keys.first, keys.second, keys.receipts, keys.crcs)
@@ -113,7 +116,7 @@ def encode(snapshot: Snapshot) -> list[bytes]:
 
 
 def is_known(payload: bytes) -> bool:
-    """Whether `load` reads *payload*, which may be another release's."""
+    """Return whether `load` reads *payload*, which may come from another release."""
     try:
         facts = decode_msgpack(payload[_SIZE.size : _SIZE.size + _SIZE.unpack_from(payload)[0]])
         return bool(facts["format"] in FORMATS_READ)
@@ -122,7 +125,9 @@ def is_known(payload: bytes) -> bool:
 
 
 def load(payload: bytes) -> StateMachine:
-    """The state again; ValueError on another format, or if it does not say what was saved (the file's checksum has been verified already)."""
+    """Restore the state. ValueError on another format, or if the restored state differs from the
+    saved one (the file's checksum has been verified already).
+    """
     state = StateMachine()
     end = _SIZE.size + _SIZE.unpack_from(payload)[0]
     packed = payload[_SIZE.size : end]
@@ -145,13 +150,15 @@ def load(payload: bytes) -> StateMachine:
 
 
 def _require_same(state: StateMachine, packed: bytes, witness: int) -> None:
-    """ValueError unless *state* would be saved as it was: a part that forgets something would differ from the other nodes, silently."""
+    """Raise ValueError unless *state* would be saved as the same bytes. A part that loses data
+    would silently differ from the other nodes.
+    """
     again = take(state)
     if witness_of(again.keys) != witness:
         raise ValueError("the idempotency keys of the saved state are not what was saved")
     if encode_msgpack(again.facts) == packed:
         return
-    saved = decode_msgpack(packed)  # anew: a part may have changed what it was made of
+    saved = decode_msgpack(packed)  # decoded again: a part may have changed the objects it was restored from
     for name, part in again.facts["parts"].items():
         if encode_msgpack(part) != encode_msgpack(saved["parts"][name]):
             raise ValueError(f"'{name}' of the saved state is not what was saved")

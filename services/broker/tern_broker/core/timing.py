@@ -1,11 +1,14 @@
-"""Messages that wait for their delivery time: how many, what becomes of them when it comes, and which are recalled.
+"""Messages that wait for their delivery time: their number, their delivery when the time comes, and
+recalls.
 
-The timers themselves lie on disk (`tern_store.timers.timers`), so apply does not see them: the leader looks there when an entry is built, and
-carries in FIRE the rows whose time has come, in CANCEL_TIMER whether the message still waits. No entry holds a FIRE and another command
-that changes timers (see proposer.py), and the leader looks only when everything before has been applied: so what it saw is so.
+The timers themselves are on disk (`tern_store.timers.timers`), so apply does not see them. The
+leader looks them up when it builds an entry. FIRE carries the rows whose time has come;
+CANCEL_TIMER carries whether the message still waits. No entry holds a FIRE and another command that
+changes timers (see proposer.py), and the leader looks only when all earlier entries have been
+applied: its result is therefore current.
 
-Law: nothing fires before its time. What fires is appended to its queue once, in the order of FIRE's rows; what belongs to a topic that
-is gone is dropped.
+Law: nothing fires before its time. A fired message is appended to its queue once, in the order of
+FIRE's rows; a message of a deleted topic is dropped.
 """
 
 from collections import Counter
@@ -31,35 +34,36 @@ class Timing:
 
     def __init__(self, names: Names, counters: Counters) -> None:
         self._names, self._counters = names, counters
-        # Topic id -> messages that wait; topics that are gone have some until their time comes.
+        # Topic id -> waiting messages. A deleted topic keeps its count until the messages' time
+        # comes.
         self.pending: Counter[int] = Counter()
 
     def commands(self) -> Mapping[int, Handler]:
-        """As Part."""
+        """Return the handlers of this part's commands."""
         return {CommandKind.FIRE: self._fire, CommandKind.CANCEL_TIMER: self._cancel}
 
     def is_due(self, _now_ms: int) -> bool:
-        """As Part: the leader says what is due, since apply does not see it."""
+        """Return False: the leader finds due timers, since apply does not see them."""
         return False
 
     def expire(self, applied: Applied) -> None:
-        """As Part."""
+        """Do nothing: nothing here ends by itself."""
 
     def pack(self) -> Any:
-        """As Part."""
+        """Return a frozen copy of MessagePack's types."""
         return sorted(self.pending.items())
 
     def unpack(self, packed: Any) -> None:
-        """As Part."""
+        """Restore the part from *packed*."""
         self.pending = Counter({int(topic_id): int(count) for topic_id, count in packed})
 
     def schedule(self, timers: TimerRows, applied: Applied) -> None:
-        """A SEND has stored messages that wait: *timers*, TIMER_ROWS."""
+        """Register *timers* (TIMER_ROWS): messages that a SEND has stored and that wait."""
         applied.timers.append(timers)
         topic_ids, counts = np.unique(timers["topic_id"], return_counts=True)
         self.pending.update(dict(zip(topic_ids.tolist(), counts.tolist(), strict=True)))
 
-    # Commands --------------------------------------------------------------------------------------------------
+    # Commands -------------------------------------------------------------------------------------
     def _fire(self, payload: memoryview, _position: int, applied: Applied) -> dict[str, int]:
         if len(payload) % TIMER_ROW_SIZE_BYTES:
             raise LinkBodyMalformed(reason=f"a FIRE of {len(payload)} bytes")
@@ -89,7 +93,7 @@ class Timing:
         row = np.zeros(1, TIMER_ROWS)
         for name in ("deliver_ms", "timer_id", "topic_id"):
             row[name] = int(request[name])
-        # Two recalls of one message may share an entry: both were found waiting.
+        # Two recalls of one message may share an entry: both found the message waiting.
         is_recalled = any(row.tobytes() == other.tobytes() for other in applied.recalled)
         if not request["is_pending"] or is_recalled:
             if request["deliver_ms"] <= applied.now_ms:
@@ -100,9 +104,9 @@ class Timing:
         self._counters.recalled += 1
         return {"recalled": 1}
 
-    # Below -----------------------------------------------------------------------------------------------------
+    # Helpers --------------------------------------------------------------------------------------
     def _queues(self, topic_ids: list[int]) -> npt.NDArray[np.int64]:
-        """How many queues each of these topics has, 0 for one that is gone."""
+        """Return the number of queues of each topic, 0 for a deleted one."""
         topics = (self._names.topics_by_id.get(topic_id) for topic_id in topic_ids)
         return np.array([topic.queues if topic is not None else 0 for topic in topics], np.int64)
 

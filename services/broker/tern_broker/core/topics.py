@@ -14,39 +14,45 @@ from tern_wire.settings.topic_settings import MIXED
 
 @dataclass(slots=True)
 class Topic:
-    """A topic in this broker group. Owner: the state machine. `ends[q]` is the offset that queue q's next message gets."""
+    """A topic in this broker group. Owner: the state machine. `ends[q]` is the offset of queue q's
+    next message.
+    """
 
     topic_id: int
     name: str
     ends: list[int] = field(default_factory=list)
-    # Oldest offset kept, one a queue.
+    # The oldest offset kept, one for each queue.
     mins: list[int] = field(default_factory=list)
-    # NORMAL, FIFO, DELAY, TRANSACTION or MIXED: which messages it takes.
+    # The accepted messages: NORMAL, FIFO, DELAY, TRANSACTION or MIXED.
     kind: str = MIXED
     # RocketMQ's bits: READ 4, WRITE 2.
     perm: int = PERM_READ | PERM_WRITE
     attributes: dict[str, str] = field(default_factory=dict)
-    # The group's time at which it was created: what was stored under its name before is another topic's.
+    # The group's time at creation. Anything stored under the name earlier belongs to another topic.
     created_ms: int = 0
-    # As text, since it is saved so; whose state this is, as whoever placed the topic knows it; and since when (the group's time).
+    # The placement as text, in the form in which it is saved; the name of this broker group in that
+    # placement; and the time since which it holds (the group's time).
     placement_text: str = ""
     own: str = ""
     placed_ms: int = 0
-    # Whether some of its keyed and ordered messages belong to other broker groups: follows from the two above.
+    # Whether some of its keyed and ordered messages belong to other broker groups: follows from the
+    # two above.
     is_shared: bool = False
-    # When a keyed message of a slot that moves away was last stored here under this placement (the group's time); 0: never.
+    # Time of the last keyed message that was stored here, under this placement, in a slot that
+    # moves away (the group's time); 0: never.
     keyed_ms: int = 0
-    # Whether, under this placement, all that moves away from here was let go of: its move may end.
+    # Whether, under this placement, everything that moves away from here was released: its move may
+    # end.
     has_let_go: bool = False
 
     @property
     def placement(self) -> Placement:
-        """Which broker groups take its keyed and ordered messages."""
+        """The broker groups that take its keyed and ordered messages."""
         return read_placement(self.placement_text)
 
     @property
     def queues(self) -> int:
-        """How many queues the topic has here."""
+        """Number of queues of the topic in this broker group."""
         return len(self.ends)
 
     def grow(self, queues: int) -> None:
@@ -56,16 +62,18 @@ class Topic:
         self.mins.extend([0] * missing)
 
     def require_readable(self) -> None:
-        """TopicNotReadable when its permission says so."""
+        """Raise TopicNotReadable if the topic's permission denies reads."""
         if not self.perm & PERM_READ:
             raise TopicNotReadable(topic=self.name)
 
 
 @dataclass(slots=True)
 class Group:
-    """A consumer group. `start`: where it begins in a queue that it has never read: earliest, latest, or time (`start_ms`).
+    """A consumer group. `start`: where it begins in a queue that it has never read: earliest,
+    latest, or time (`start_ms`).
 
-    `retry_delays_ms[n - 1]`: how long a message rests after its attempt n has failed (the last one holds for all further attempts).
+    `retry_delays_ms[n - 1]`: how long a message rests after its failed attempt n (the last value
+    holds for all further attempts).
     """
 
     group_id: int
@@ -78,17 +86,21 @@ class Group:
     is_broadcast: bool = False
     max_attempts: int = ATTEMPTS_DEFAULT
     retry: RetryPolicy = field(default_factory=RetryPolicy)
-    # What `retry` comes to.
+    # Derived from `retry`.
     retry_delays_ms: tuple[int, ...] = RETRY_DELAYS_MS
     attributes: dict[str, str] = field(default_factory=dict)
 
     @property
     def starts_at_min(self) -> bool:
-        """Whether it begins with the oldest message kept, so that a queue need not be opened for it."""
+        """Whether the group begins with the oldest message kept, so that a queue need not be opened
+        for it.
+        """
         return self.start == EARLIEST
 
     def start_in(self, topic: Topic, queue: int, looked_up: int) -> int:
-        """Where it begins in *queue*; for a time the leader has *looked_up* the offset."""
+        """Return where the group begins in *queue*. For a start by time the leader has *looked_up*
+        the offset.
+        """
         if self.start == EARLIEST:
             return topic.mins[queue]
         if self.start == LATEST:
@@ -96,7 +108,7 @@ class Group:
         return min(max(looked_up, topic.mins[queue]), topic.ends[queue])
 
     def require_enabled(self) -> None:
-        """ConsumptionDisabled when it is switched off."""
+        """Raise ConsumptionDisabled if consumption is switched off."""
         if not self.consume_enabled:
             raise ConsumptionDisabled(group=self.name)
 
@@ -118,7 +130,7 @@ class Names:
     groups_of: NamespaceCounts = field(default_factory=NamespaceCounts)
 
     def add_topic(self, name: str, queues: int) -> Topic:
-        """A new topic; ids are never used again, since they name directories."""
+        """Create a topic. Ids are never reused, since they name directories."""
         topic = Topic(self.next_id, name)
         self.next_id += 1
         self.topics[name] = self.topics_by_id[topic.topic_id] = topic
@@ -127,14 +139,16 @@ class Names:
         return topic
 
     def grow(self, topic: Topic, queues: int) -> None:
-        """As Topic.grow; queues of all topics are counted here."""
+        """Add empty queues to *topic* up to *queues*, and count them for all topics and for the
+        namespace.
+        """
         more = max(0, queues - topic.queues)
         self.queues += more
         self.queues_of.add(topic.name, more)
         topic.grow(queues)
 
     def add_group(self, name: str, invisible_ms: int = INVISIBLE_DEFAULT_MS) -> Group:
-        """A new consumer group."""
+        """Create a consumer group."""
         group = Group(self.next_id, name, invisible_ms)
         self.next_id += 1
         self.groups[name] = self.groups_by_id[group.group_id] = group
@@ -142,14 +156,14 @@ class Names:
         return group
 
     def drop_topic(self, topic: Topic) -> None:
-        """The name is free again; the id is not."""
+        """Remove *topic*. Its name is free again; its id is not."""
         self.queues -= topic.queues
         self.topics_of.add(topic.name, -1)
         self.queues_of.add(topic.name, -topic.queues)
         del self.topics[topic.name], self.topics_by_id[topic.topic_id]
 
     def drop_group(self, group: Group) -> None:
-        """As drop_topic."""
+        """Remove *group*. Its name is free again; its id is not."""
         self.groups_of.add(group.name, -1)
         del self.groups[group.name], self.groups_by_id[group.group_id]
 

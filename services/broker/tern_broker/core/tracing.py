@@ -1,10 +1,11 @@
-"""Where one message is for one consumer group, read from the replicated state of its delivery. Pure.
+"""The state of one message for one consumer group, read from the replicated state of its delivery.
+Pure.
 
-not-begun .. waiting -> leased -> settled               settled: acked, or passed over by the group's start or a seek
-                ^         |
-                |         +----> dying -> dead-lettered  what has become of it then is in the group's dead letters
-                +- resting, returned                     after a lease that ended or a nack; blocked: behind another one of its
-                                                         message group
+     not-begun .. waiting -> leased -> settled    acked, or skipped by the group's start or a seek
+                     ^         |
+                     |         +----> dying -> dead-lettered    tracked in the group's dead letters
+                     +- resting, returned                       after an expired lease or a nack
+     blocked: behind another message of its message group
 """
 
 from typing import Any
@@ -17,7 +18,9 @@ RESTING, RETURNED, DYING, SETTLED, DEAD = "resting", "returned", "dying", "settl
 
 
 def state_of(delivery: Delivery | None, offset: int) -> dict[str, Any]:
-    """`state` of *offset*, and what belongs to it: `attempts` that were made, `until_ms`, `cause` and `reason` of a death."""
+    """Return `state` of *offset* and its details: `attempts` made, `until_ms`, `cause` and `reason`
+    of a death.
+    """
     if delivery is None:
         return {"state": NOT_BEGUN}
     if offset >= delivery.cursor:
@@ -37,7 +40,7 @@ def state_of(delivery: Delivery | None, offset: int) -> dict[str, Any]:
 
 
 def cause_name(cause: int) -> str:
-    """A Cause as people read it."""
+    """Return a Cause as text."""
     return Cause(cause).name.lower() if cause in {item.value for item in Cause} else str(cause)
 
 

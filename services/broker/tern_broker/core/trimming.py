@@ -1,7 +1,9 @@
-"""Applying retention: which messages a queue begins with, and where those lie that were copied forward.
+"""Apply retention: the first message of each queue, and the new positions of records that were
+copied forward.
 
-A TRIM's map: {index, position, term, crc} of the last entry that goes, and mins: [[topic id, [min of queue 0, ...]], ...]. The leader
-takes them from the state that was saved where the log will begin, so that every node that applies it drops the same.
+A TRIM's map: {index, position, term, crc} of the last entry that is dropped, and mins: [[topic id,
+[min of queue 0, ...]], ...]. The leader takes them from the state saved at the future begin of the
+log, so that every node drops the same.
 """
 
 from dataclasses import dataclass
@@ -28,7 +30,8 @@ class Moves:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trim:
-    """What to drop: the log up to the entry *index*, queue entries below *floors* (topic id, queue, offset).
+    """What to drop: the log up to the entry *index*, queue entries below *floors* (topic id, queue,
+    offset).
 
     *lost*: (group id, topic id, queue, messages) that a group had not read.
     """
@@ -42,7 +45,10 @@ class Trim:
 
 
 def read_moves(payload: memoryview, position: int) -> Moves:
-    """The rows of a COPY whose payload lies at *position*, and where its records are; LinkBodyMalformed if they disagree."""
+    """Return the rows of a COPY whose payload lies at *position*, and the positions of its records.
+
+    Raise LinkBodyMalformed if they disagree.
+    """
     count = SEND_HEAD.unpack_from(payload)[0] if len(payload) >= SEND_HEAD.size else 0
     records_at = SEND_HEAD.size + count * MOVE_ROWS.itemsize
     if len(payload) < records_at:
@@ -76,11 +82,12 @@ def apply_trim(request: dict[str, Any], names: Names, deliveries: dict[tuple[int
                 continue
             if delivery.cursor < mins[queue]:
                 lost.append((group_id, topic_id, queue, mins[queue] - delivery.cursor))
-                # Proposals made for what was there are refused.
+                # Proposals for the dropped messages are refused.
                 delivery.cursor, delivery.version = mins[queue], delivery.version + 1
             if isinstance(delivery, FifoDelivery) and (unread := delivery.drop_parked(mins[queue])):
                 lost.append((group_id, topic_id, queue, unread))
-            # What is leased or waits to be delivered again keeps its queue entry; its record was copied.
+            # A message that is leased or waits to be delivered again keeps its queue entry; its
+            # record was copied.
             held = min(delivery.committed(), floors.get((topic_id, queue), 0))
             if (topic_id, queue) in floors:
                 floors[topic_id, queue] = held

@@ -1,8 +1,10 @@
-"""What may not go to make room: messages that are younger than the retention and that a consumer group of their topic has not read.
+"""Messages that may not be dropped to make room: younger than the retention, and unread by a
+consumer group of their topic.
 
-A topic that no group has begun to read is read by nobody: all of it stays for its retention, since the first group begins with the oldest message.
-Topics that say `when_full: drop-oldest` spare nothing. What is leased, rests or dies is not counted here: the trimmer copies it in any case.
-Pure: who asks knows what is older than the retention.
+A topic that no group has begun is unread: all of it stays for its retention, since the first group
+begins with the oldest message. Topics with `when_full: drop-oldest` spare nothing. Messages that
+are leased, resting or dying are not counted here: the trimmer copies them in any case. Pure: the
+caller knows which messages are older than the retention.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,14 +18,16 @@ from tern_wire.settings.group_settings import LATEST
 from tern_wire.settings.when_full import REFUSE, when_full_of
 
 Deliveries = Mapping[tuple[int, int], Sequence[Delivery | None]]
-# By topic id, each group that reads the topic (its id) and its delivery of each queue.
+# Topic id -> each group that reads the topic (its id) and its delivery of each queue.
 _Readers = dict[int, list[tuple[int, Sequence[Delivery | None]]]]
 # (topic id, queue, oldest offset kept) -> the first offset that is not older than the retention.
 Young = Callable[[int, int, int], int]
 
 
 class Spared(NamedTuple):
-    """Offsets [*first*, *last*) of a queue, which group *group_id* has not read; 0: no group has begun to read the topic."""
+    """Offsets [*first*, *last*) of a queue that group *group_id* has not read; 0: no group has
+    begun the topic.
+    """
 
     topic_id: int
     queue: int
@@ -33,7 +37,11 @@ class Spared(NamedTuple):
 
 
 class Holder(NamedTuple):
-    """Who holds the most of the space that cannot be freed: *messages* of *topic* that *group* has not read ("": nobody reads it). Whole names."""
+    """The largest holder of space that cannot be freed: *messages* of *topic* that *group* has not
+    read ("": no group reads it).
+
+    Both are whole names.
+    """
 
     topic: str
     group: str
@@ -43,7 +51,9 @@ class Holder(NamedTuple):
 def spare_unread(
     ends: Sequence[tuple[int, Sequence[int]]], names: Names, deliveries: Deliveries, young: Young
 ) -> tuple[list[tuple[int, list[int]]], list[Spared]]:
-    """Where queues may begin if everything before *ends* [(topic id, [offset of queue 0, ...])] is to go, and what stays for that."""
+    """Return the new first offsets of queues if everything before *ends* [(topic id, [offset of
+    queue 0, ...])] is to be dropped, and the spared offsets.
+    """
     readers: _Readers = {}
     for (group_id, topic_id), row in deliveries.items():
         readers.setdefault(topic_id, []).append((group_id, row))
@@ -69,7 +79,7 @@ def spare_unread(
 def _first_unread(
     topic: Topic, queue: int, names: Names, readers: Sequence[tuple[int, Sequence[Delivery | None]]]
 ) -> tuple[int, int]:
-    """The lowest offset of *queue* that a group has not read, and which group that is."""
+    """Return the lowest offset of *queue* that a group has not read, and the id of that group."""
     least = topic.mins[queue]
     if not readers:
         return least, 0
@@ -79,13 +89,14 @@ def _first_unread(
         if delivery is not None:
             found = min(found, (max(least, delivery.unread_from()), group_id))
         elif names.groups_by_id[group_id].start != LATEST:
-            # Where a group begins that starts from a time is known when it does; it is not before the oldest.
+            # The first offset of a group that starts from a time is unknown until it begins; it is
+            # not before the oldest one.
             found = min(found, (least, group_id))
     return found
 
 
 def holder_of(spared: Sequence[Spared], names: Names) -> Holder | None:
-    """Of whom there is most in *spared*."""
+    """Return the largest holder in *spared*; None if it is empty."""
     counts: dict[tuple[int, int], int] = {}
     for each in spared:
         key = (each.topic_id, each.group_id)
@@ -100,8 +111,12 @@ def holder_of(spared: Sequence[Spared], names: Names) -> Holder | None:
 
 
 def held_by(holder: Holder | None) -> str:
-    """A sentence for those whose sends are refused: who holds the space, and what to do. Of what is in a namespace, the namespace alone is named,
-    since others hear it, too. "" for nobody."""
+    """Return a sentence for clients whose sends are refused: what holds the space, and what to do.
+    "" without a holder.
+
+    For a topic or group in a namespace only the namespace is named, since clients of other
+    namespaces see the sentence too.
+    """
     if holder is None:
         return ""
     count = f"{holder.messages:,} message{'s' if holder.messages != 1 else ''}"

@@ -1,1 +1,3 @@
-"""Requests of proxies, checkers and the command line: one door, one file of handlers a subject."""
+"""Requests of proxies, checkers and the command line: one dispatcher, and one file of handlers for
+each subject.
+"""

@@ -1,4 +1,4 @@
-"""What people say of topics, groups and offsets, and what they ask about topics and groups."""
+"""Requests that change or describe topics, groups and offsets."""
 
 import msgspec
 
@@ -35,7 +35,9 @@ from tern_wire.settings.topic_settings import ALTER, read_topic_change
 
 
 class AdminRequests(Requests):
-    """CREATE_, DELETE_ and DESCRIBE_ of TOPIC and GROUP, LIST_GROUPS, COMMIT_OFFSETS. Owner: the core loop."""
+    """CREATE_, DELETE_ and DESCRIBE_ of TOPIC and GROUP, LIST_GROUPS, COMMIT_OFFSETS. Owner: the
+    core loop.
+    """
 
     reads = frozenset({RequestCode.DESCRIBE_TOPIC, RequestCode.DESCRIBE_GROUP, RequestCode.LIST_GROUPS})
 
@@ -44,7 +46,7 @@ class AdminRequests(Requests):
         self._shares = shares
 
     def handlers(self) -> list[Handler]:
-        """As Requests."""
+        """Return the handlers of this subject."""
         return [
             handler(ChangeTopic, self._change_topic),
             handler(DeleteTopic, self._delete_topic),
@@ -56,9 +58,9 @@ class AdminRequests(Requests):
             handler(CommitOffsets, self._commit_offsets),
         ]
 
-    # What is not allowed is refused here, too: it would cost an entry to hear the same from apply.
+    # Invalid values are refused here as well: a refusal by apply would cost an entry.
     def _change_topic(self, link: Link, opaque: int, request: ChangeTopic, _raw: memoryview) -> None:
-        # The map of what it names, as the log has it.
+        # The map of the named fields, in the log's form.
         change = read_topic_change(msgspec.to_builtins(request))
         kind = CommandKind.ALTER_TOPIC if change.mode == ALTER else CommandKind.CREATE_TOPIC
         release = self._shares.take_topic(change)
@@ -88,7 +90,7 @@ class AdminRequests(Requests):
         }
         self.propose(link, opaque, CommandKind.COMMIT_OFFSETS, command, OffsetsCommitted)
 
-    # Reads -----------------------------------------------------------------------------------------------------
+    # Reads ----------------------------------------------------------------------------------------
     def _describe_topic(self, link: Link, opaque: int, request: DescribeTopic, _raw: memoryview) -> None:
         state = self._engine.state
         found = describe_topic(state.names, state.leasing.deliveries, self.topic(request.topic))

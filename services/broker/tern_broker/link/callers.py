@@ -1,4 +1,6 @@
-"""For whom proxies ask: each admin request that tells its principal is one line of this broker's audit log. Owner: the core loop."""
+"""Principals of admin requests: each request that names its principal is one line of this broker's
+audit log. Owner: the core loop.
+"""
 
 import logging
 
@@ -8,7 +10,7 @@ from tern_wire.link.requests import RequestCode, read_body
 from tern_wire.principals.caller import FIELD, CallerSeal
 
 logger = logging.getLogger("ternmq.audit")
-# What of a head names the object of a request.
+# The fields of a head that name the object of a request.
 _OBJECTS = ("topic", "group", "producer_group", "number", "task")
 
 
@@ -19,7 +21,11 @@ class Callers:
         self._seal = CallerSeal(cluster_key)
 
     def hear(self, link: Link, frame: Frame) -> None:
-        """Tell for whom *frame* asks, if it says so; LinkBodyMalformed unless a proxy speaks, and has sealed it for this request."""
+        """Log the principal of *frame*, if it names one.
+
+        Raise LinkBodyMalformed unless the sender is a proxy that has sealed the principal for this
+        request.
+        """
         head, _ = read_body(frame.body)
         if FIELD not in head:
             return

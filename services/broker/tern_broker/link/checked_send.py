@@ -1,4 +1,6 @@
-"""A link SEND, checked before it is proposed: what the log accepts must be true on every node and for every reader."""
+"""A link SEND, checked before it is proposed: the log accepts only what is true on every node and
+for every reader.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -40,13 +42,13 @@ from tern_wire.records.record import (
     tag_hash,
 )
 
-# A topic id that no topic has: apply answers NO_TOPIC.
+# A topic id of no topic: apply answers NO_TOPIC.
 UNKNOWN_TOPIC_ID = 0
-# As above: apply answers NO_PRODUCER_GROUP.
+# A producer group id of no group: apply answers NO_PRODUCER_GROUP.
 UNKNOWN_PRODUCER_GROUP_ID = 0
-# The receipts of those of concatenated 16-byte key hashes that are known, by their number.
+# Concatenated 16-byte key hashes -> the receipts of known keys, by number of the key.
 FindKeys = Callable[[bytes], dict[int, Receipt]]
-# Room for the entry's and the command's heads.
+# Leaves room for the heads of the entry and the command.
 SEND_SIZE_MAX_BYTES = ENTRY_SIZE_MAX_BYTES - 4096
 
 
@@ -57,10 +59,12 @@ class CheckedSend:
     rows: npt.NDArray[Any]
     records: bytearray
     starts: npt.NDArray[np.int64]
-    # Which queue a message group has is decided when the entry is built, and which id a producer group.
+    # The queue of a message group and the id of a producer group are decided when the entry is
+    # built.
     state: StateMachine
     producer_groups: list[str] = field(default_factory=list)
-    # Those of them, by their place, that may begin nothing, since their namespace has its share.
+    # Places of producer groups that must begin no transaction, since their namespace has used up
+    # its share.
     full_groups: frozenset[int] = frozenset()
     # Numbers of the rows with an idempotency key.
     keyed: npt.NDArray[np.intp] = field(init=False)
@@ -75,18 +79,22 @@ class CheckedSend:
 
     @property
     def size_bytes(self) -> int:
-        """What it adds to an entry, at most."""
+        """The largest size that it adds to an entry."""
         return len(self.records) + self.rows.nbytes + SEND_HEAD.size + len(self.keyed) * RECEIPT_ROW_SIZE_BYTES
 
     def require_room_for_keys(self, tables_waiting: int) -> None:
-        """Overloaded if it has keys and *tables_waiting* sealed tables are in memory still, the disk being slower than the senders."""
+        """Raise Overloaded if it has keys and *tables_waiting* sealed tables are still in memory:
+        the disk is slower than the senders.
+        """
         if len(self.keyed) and tables_waiting >= IDEMPOTENCY_TABLES_WAITING_MAX:
             raise Overloaded(what="idempotency keys")
 
     def payload(self, now_ms: int, host: bytes, find_keys: FindKeys = lambda _keys: {}) -> Parts:
-        """The command's payload, every record stamped with store time and host; those with a message group lie in their slot's queue.
+        """Return the command's payload: every record stamped with store time and host, and with its
+        slot's queue if it has a message group.
 
-        *find_keys* looks into the sealed tables of keys, and raises what `SentKeys.find` raises. What it finds goes along.
+        *find_keys* looks up keys in the sealed tables, and raises what `SentKeys.find` raises. The
+        found receipts are part of the payload.
         """
         grouped = self.rows["message_group"].nonzero()[0]
         if len(grouped):
@@ -100,7 +108,11 @@ class CheckedSend:
         return [*payload, np.array(receipts, RECEIPT_ROWS).tobytes()] if receipts else payload
 
     def tell_full(self, verdicts: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """*verdicts* as the sender is to read them: apply has refused what `full_groups` would begin as of nobody."""
+        """Return *verdicts* for the sender: rows refused because of `full_groups` get
+        TOO_MANY_OPEN.
+
+        Apply has refused these rows as rows of an unknown producer group.
+        """
         if not self.full_groups:
             return verdicts
         verdicts = verdicts.copy()
@@ -130,7 +142,9 @@ class CheckedSend:
 
 
 def check_send(request: Send, raw: memoryview, state: StateMachine, rng: Random) -> CheckedSend:
-    """Check sizes and magics of all records, and everything about one of them; LinkBodyMalformed names what is wrong."""
+    """Check sizes and magics of all records, and all fields of one record; LinkBodyMalformed names
+    the fault.
+    """
     topics, count, producer_groups = request.topics, request.rows, request.producer_groups
     records_at = count * SEND_ROWS.itemsize
     if not count > 0 or records_at >= len(raw) or len(raw) > SEND_SIZE_MAX_BYTES:
@@ -165,7 +179,9 @@ def check_send(request: Send, raw: memoryview, state: StateMachine, rng: Random)
 
 
 def _check_halves(rows: npt.NDArray[Any], producer_groups: int) -> None:
-    """Half messages have no order and no delivery time, and those of one transaction follow each other; LinkBodyMalformed."""
+    """Raise LinkBodyMalformed unless half messages have no order and no delivery time, and those of
+    one transaction are adjacent.
+    """
     flags, groups = rows["flags"], rows["producer_group"]
     is_half, is_same = (flags & FLAG_HALF) != 0, (flags & FLAG_SAME_TRANSACTION) != 0
     follows = np.zeros(len(rows), bool)
@@ -187,7 +203,9 @@ def _check_one(
     producer_groups: list[str],
     number: int,
 ) -> None:
-    """Derive one record's row again: a proxy whose rows disagree with its records is found within a few entries."""
+    """Derive one record's row again: a proxy whose rows disagree with its records is detected
+    within a few entries.
+    """
     row, record = rows[number], decode_record(records, int(starts[number]))
     tag = record.properties.get(TAGS, "")
     message_group = record.properties.get(MESSAGE_GROUP, "")

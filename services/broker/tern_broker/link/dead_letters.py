@@ -1,6 +1,7 @@
-"""Dead letters of groups, as proxies ask for them: rejected by a consumer, browsed, purged, delivered again.
+"""Requests on dead letters of groups: reject, browse, purge, redrive.
 
-Here also begins what the leader does with them by itself: burying what has failed for the last time, and redrive tasks.
+This file also starts the leader's own work on dead letters: burials of messages that failed for the
+last time, and redrive tasks.
 """
 
 from collections.abc import Callable, Iterator
@@ -40,7 +41,7 @@ from tern_wire.link.redrive import CancelRedrive, GetRedrive, Redrive, RedriveTa
 from tern_wire.link.requests import RequestCode
 from tern_wire.records.record import host_bytes
 
-# Notes that one request looks at before it says where to go on.
+# Notes that one request reads before it returns a place to continue at.
 _SCANNED_MAX = 8 * DEAD_LETTERS_PAGE_MAX
 
 
@@ -65,7 +66,7 @@ class DeadLetterRequests(Requests):
         engine.on_applied.append(burier.applied)
 
     def handlers(self) -> list[Handler]:
-        """As Requests."""
+        """Return the handlers of this subject."""
         return [
             handler(RejectMessages, self._reject),
             handler(ListDeadLetters, self._browse),
@@ -121,7 +122,7 @@ class DeadLetterRequests(Requests):
         else:
             self.answer(link, opaque, msgspec.convert(task.pack(), RedriveTask))
 
-    # Browsing --------------------------------------------------------------------------------------------------
+    # Browsing -------------------------------------------------------------------------------------
     def _browse(self, link: Link, opaque: int, request: ListDeadLetters, _raw: memoryview) -> None:
         group_id = self.group(request.group).group_id
         selection = Selection(
@@ -166,7 +167,7 @@ class DeadLetterRequests(Requests):
         return (topic.mins[NOTES], topic.ends[NOTES]) if topic is not None else (0, 0)
 
     def _original(self, letter: Letter) -> memoryview:
-        """The original record, with the offset that it has in its own queue."""
+        """Return the original record, with its offset in its own queue."""
         assert letter.note is not None
         origin = Topic(letter.note.topic_id, letter.note.topic)
         offsets = np.array([letter.note.offset], np.int64)

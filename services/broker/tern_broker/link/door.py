@@ -1,8 +1,10 @@
-"""The door for link requests of proxies and checkers: finds who handles a request. Runs in the core loop; nothing here waits.
+"""The dispatcher of link requests from proxies and checkers. Runs in the core loop; nothing here
+waits.
 
-Every request gets exactly one reply, unless its link is gone by then. The subjects have a file each: `link/sends.py`, `link/receives.py`,
-`link/reads.py`, `link/admin.py`, `link/members.py`, `link/offsets.py`, `link/queries.py`, `link/replies.py`, `link/transactions.py`,
-`link/producers.py`, `link/principals.py`, `link/hosted.py`; what they share is in `link/requests.py`.
+Every request gets exactly one reply, unless its link has closed. Each subject has a file:
+`link/sends.py`, `link/receives.py`, `link/reads.py`, `link/admin.py`, `link/members.py`,
+`link/offsets.py`, `link/queries.py`, `link/replies.py`, `link/transactions.py`,
+`link/producers.py`, `link/principals.py`, `link/hosted.py`; shared code is in `link/requests.py`.
 """
 
 import logging
@@ -39,9 +41,10 @@ from tern_wire.link.requests import RequestCode
 from tern_wire.principals.caller import TELLING
 
 log = logging.getLogger(__name__)
-# Shorter than a proxy waits for an answer: it hears of the crowd instead, and tells its client when to come again.
+# Shorter than a proxy's timeout: the proxy gets Overloaded instead, and returns a retry delay to
+# its client.
 ROOM_WAIT_MAX_S = 0.8 * APPEND_DEADLINE_MS / 1_000
-# What a checker may ask; proxies may ask everything.
+# The requests that a checker may make; proxies may make all.
 CHECKER_REQUESTS = frozenset(
     {
         *(RequestCode.CLAIM_CHECKS, RequestCode.REPORT_CHECKS, RequestCode.END_TRANSACTIONS),
@@ -71,7 +74,7 @@ class LinkDoor:
         subjects.append(TransactionRequests(config, engine, monotonic=monotonic))
         subjects += [ProducerRequests(config, engine, shares), PrincipalRequests(config, engine)]
         self._handlers: dict[int, Handler] = {each.code: each for subject in subjects for each in subject.handlers()}
-        # Links on which reads wait for room.
+        # Links with reads that wait for room.
         self._crowded: dict[Link, None] = {}
         for subject in subjects:
             subject.crowded = self._crowded
@@ -86,7 +89,7 @@ class LinkDoor:
         return self.receives.waiters
 
     def on_frame(self, link: Link, frame: Frame) -> None:
-        """One request of a proxy."""
+        """Handle one request."""
 
         def ready(is_current: bool) -> None:
             self._handle(link, frame, is_leader=is_current)
@@ -101,7 +104,8 @@ class LinkDoor:
         try:
             if frame.code in TELLING:
                 self._callers.hear(link, frame)
-            # While nobody knows which node is right, what any of them has applied is in doubt.
+            # While it is undecided which node is right, the applied state of every node is in
+            # doubt.
             is_held = self._engine.raft.is_held and frame.code != RequestCode.STATUS
             if not is_leader and (is_held or frame.code not in self._anywhere):
                 raise self._reads.not_leader()
@@ -114,7 +118,9 @@ class LinkDoor:
             self._refuse(link, frame, error)
 
     def _refuse(self, link: Link, frame: Frame, error: Exception) -> None:
-        """A request that raises costs itself, never its link: a proxy's link carries the requests of many."""
+        """Refuse a request that raised, and keep its link open: a proxy's link carries the requests
+        of many clients.
+        """
         if isinstance(error, Overloaded):
             self._engine.proposer.refused[str(error.fields.get("what", ""))] += 1
         elif isinstance(error, LinkBodyMalformed):
@@ -122,7 +128,11 @@ class LinkDoor:
         self._reads.failed(link, frame.opaque, error)
 
     def sweep(self) -> None:
-        """Every few ms: deadlines of parked notifications and pulls, and none of them at a broker that does not lead."""
+        """Answer parked notifications and pulls whose deadline has passed, and all of them at a
+        node that does not lead.
+
+        Called every few ms.
+        """
         self._reads.sweep(self._monotonic())
         for link in list(self._crowded):
             link.window.give_up_after(ROOM_WAIT_MAX_S)

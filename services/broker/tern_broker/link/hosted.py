@@ -1,4 +1,6 @@
-"""What proxies ask before a broker group may go: which topics it hosts, and what of them is left to be read. Looked up in turns."""
+"""Requests made before a broker group is removed: the topics that it hosts, and their unread
+messages. Looked up in turns.
+"""
 
 from collections.abc import Iterator
 
@@ -17,7 +19,7 @@ class HostedRequests(Requests):
     reads = frozenset({RequestCode.HOSTED})
 
     def handlers(self) -> list[Handler]:
-        """As Requests."""
+        """Return the handlers of this subject."""
         return [handler(ListHosted, self._hosted)]
 
     def _hosted(self, link: Link, opaque: int, request: ListHosted, _raw: memoryview) -> None:

@@ -1,4 +1,6 @@
-"""What clients say of themselves, and who reads which queues. Heartbeats and locks are commands; what people ask is read."""
+"""Requests of clients as members of groups, and assignments of queues. Heartbeats and locks are
+commands; the rest are reads.
+"""
 
 from typing import Any
 
@@ -45,7 +47,7 @@ class MemberRequests(Requests):
         self._shares = shares
 
     def handlers(self) -> list[Handler]:
-        """As Requests."""
+        """Return the handlers of this subject."""
         return [
             Handler(RequestCode.MEMBERS, MemberRequest, self._members),
             handler(ListMembers, self._group_members),
@@ -69,11 +71,12 @@ class MemberRequests(Requests):
                 self.propose(link, opaque, CommandKind.MEMBERS, unlock, QueuesUnlocked)
 
     def _heartbeat(self, link: Link, opaque: int, request: TellHeartbeat) -> None:
-        # Read here, too: nothing that can be refused now takes a place in the log.
+        # Decoded here as well: a heartbeat that can be refused now takes no place in the log.
         says = read_heartbeat(msgspec.structs.asdict(request))
         release = self._shares.take_member(says)
         command = {"op": "heartbeat", **says.document()}
-        # In the entry, so that all replicas let go of the member at the same time, however they are set up.
+        # The entry carries it, so that all replicas expire the member at the same time, whatever
+        # their configuration.
         if self._config.member_expiry_ms != MEMBER_EXPIRY_MS:
             command["expiry_ms"] = self._config.member_expiry_ms
         self.propose(link, opaque, CommandKind.MEMBERS, command, MemberHeard, release=release)
@@ -108,5 +111,5 @@ class MemberRequests(Requests):
 
 
 def _locked(request: LockQueues | UnlockQueues) -> dict[str, Any]:
-    """As the log has it."""
+    """Return the fields in the log's form."""
     return {"group": request.group, "topic": request.topic, "member": request.member, "queues": request.queues}

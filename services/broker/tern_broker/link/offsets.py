@@ -1,4 +1,4 @@
-"""Offsets of queues and groups, and groups that are moved to another place."""
+"""Requests on offsets of queues and groups, and seeks."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -20,11 +20,11 @@ from tern_wire.link.requests import RequestCode
 class OffsetRequests(Requests):
     """OFFSETS, GROUP_OFFSETS, SEEK. Owner: the core loop."""
 
-    # SEEK too: a dry run is a read.
+    # SEEK is included: a dry run is a read.
     reads = frozenset({RequestCode.OFFSETS, RequestCode.GROUP_OFFSETS, RequestCode.SEEK})
 
     def handlers(self) -> list[Handler]:
-        """As Requests."""
+        """Return the handlers of this subject."""
         return [
             handler(ListOffsets, self._offsets),
             handler(ListGroupOffsets, self._group_offsets),
@@ -48,7 +48,9 @@ class OffsetRequests(Requests):
         self.answer_in_turns(link, opaque, steps())
 
     def _offsets_at(self, topic: Topic, queues: Iterable[int], time_ms: int) -> Iterator[tuple[int, int]]:
-        """(queue, first offset that was visible at *time_ms* or later; the end if none was), one a step."""
+        """Yield (queue, first offset visible at *time_ms* or later; the end if there is none), one
+        queue a step.
+        """
         store = self._engine.store
         for queue in queues:
             least, end = topic.mins[queue], topic.ends[queue]
@@ -60,7 +62,7 @@ class OffsetRequests(Requests):
         offsets = {str(queue): delivery.committed() for queue, delivery in enumerate(row) if delivery is not None}
         self.answer(link, opaque, GroupOffsets(offsets=offsets))
 
-    # Seek ------------------------------------------------------------------------------------------------------
+    # Seek -----------------------------------------------------------------------------------------
     def _seek(self, link: Link, opaque: int, request: SeekGroup, _raw: memoryview) -> None:
         topic, queues = self.topic(request.topic), request.queues
         self.group(request.group)
@@ -74,7 +76,8 @@ class OffsetRequests(Requests):
         time_ms = to.time_ms
 
         def steps() -> Iterator[None]:
-            # What was visible first at a time that has passed does not change until the entry is built; what retention drops, apply skips.
+            # The first offset visible at a past time does not change until the entry is built;
+            # apply skips offsets that retention drops.
             offsets: dict[str, int] = {}
             for queue, offset in self._offsets_at(topic, queues or range(topic.queues), time_ms):
                 offsets[str(queue)] = offset

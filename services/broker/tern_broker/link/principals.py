@@ -1,4 +1,4 @@
-"""What proxies say of principals, and what they ask about them."""
+"""Requests that change or list principals."""
 
 import msgspec
 
@@ -14,14 +14,14 @@ from tern_wire.link.requests import RequestCode
 class PrincipalRequests(Requests):
     """PUT_PRINCIPAL and LIST_PRINCIPALS. Owner: the core loop."""
 
-    # A leader that was deposed must not tell of keys that its successor has revoked.
+    # A leader that was deposed must not return keys that its successor has revoked.
     reads = frozenset({RequestCode.LIST_PRINCIPALS})
 
     def handlers(self) -> list[Handler]:
-        """As Requests."""
+        """Return the handlers of this subject."""
         return [handler(PutPrincipal, self._put), handler(ListPrincipals, self._list)]
 
-    # What is not allowed is refused here, too: it would cost an entry to hear the same from apply.
+    # Invalid values are refused here as well: a refusal by apply would cost an entry.
     def _put(self, link: Link, opaque: int, request: PutPrincipal, _raw: memoryview) -> None:
         document = decode_msgpack(request.document)
         change, base, is_repair = read_put({"document": document, "base": request.base, "is_repair": request.is_repair})

@@ -1,4 +1,4 @@
-"""What people say of producer groups, and what they ask about them."""
+"""Requests that change or describe producer groups."""
 
 import msgspec
 
@@ -31,16 +31,16 @@ class ProducerRequests(Requests):
         self._shares = shares
 
     def handlers(self) -> list[Handler]:
-        """As Requests."""
+        """Return the handlers of this subject."""
         return [
             handler(ChangeProducerGroup, self._change),
             handler(DeleteProducerGroup, self._delete),
             handler(DescribeProducerGroups, self._describe),
         ]
 
-    # What is not allowed is refused here, too: it would cost an entry to hear the same from apply.
+    # Invalid values are refused here as well: a refusal by apply would cost an entry.
     def _change(self, link: Link, opaque: int, request: ChangeProducerGroup, _raw: memoryview) -> None:
-        # The map of what it names, as the log has it.
+        # The map of the named fields, in the log's form.
         change = read_producer_change(msgspec.to_builtins(request))
         release = self._shares.take_producer_group(change)
         kind = CommandKind.ALTER_PRODUCER_GROUP

@@ -1,4 +1,6 @@
-"""Messages by id and by key, and where one message is for each group: looked for in the index, in turns."""
+"""Messages by id and by key, and one message's state for each group: looked up in the index, in
+turns.
+"""
 
 from collections.abc import Iterator
 
@@ -25,7 +27,7 @@ class QueryRequests(Requests):
     reads = frozenset({RequestCode.QUERY, RequestCode.TRACE})
 
     def handlers(self) -> list[Handler]:
-        """As Requests."""
+        """Return the handlers of this subject."""
         return [handler(FindMessages, self._query), handler(TraceMessage, self._trace)]
 
     def _query(self, link: Link, opaque: int, request: FindMessages, _raw: memoryview) -> None:
@@ -70,7 +72,8 @@ class QueryRequests(Requests):
             for group_id, number in settled:
                 dead = self._engine.state.leasing.dead_topics.of(group_id)
                 if dead is not None:
-                    # Nothing is copied: a dead letter is a queue entry that points at the same record.
+                    # Nothing is copied: a dead letter is a queue entry that points at the same
+                    # record.
                     dead_offset = yield from find_position(self._engine.store, dead, ORIGINALS, found.position)
                     if dead_offset >= 0:
                         traced.groups[number] = replace(
@@ -81,7 +84,9 @@ class QueryRequests(Requests):
         self.answer_in_turns(link, opaque, steps())
 
     def _traced(self, topic: Topic, found: FoundRecord) -> tuple[TracedMessage, list[tuple[int, int]]]:
-        """What the index and the state say of it, and (group id, its number there) of groups that have settled it, one way or another."""
+        """Return the message's trace from the index and the state, and (group id, index in the
+        trace) of groups that have settled it.
+        """
         queue, offset = found.record.queue, found.offset
         state = self._engine.state
         groups: list[tuple[TracedGroup, int]] = []

@@ -1,13 +1,14 @@
-"""Pulls by offset: answered from the applied state without an entry, at once or when the next wanted message comes.
+"""Pulls by offset: answered from the applied state without an entry, at once or when the next
+matching message arrives.
 
     PULL -> look .... found, or the end of the range -> reply
               ^ |
               | +-- at the queue's end -> parked -> the queue has grown, or the deadline
               +-----------------------------+
 
-Law: nobody looks while nothing changes. A look with a filter runs in turns, so it keeps nobody else waiting; messages that are not
-wanted do not end the wait, and are not looked at again. A node that does not lead answers only PULL_ANYWHERE: what it has applied,
-and that is committed, and at once.
+Law: no look happens while nothing changes. A look with a filter runs in turns, so it delays no
+other request; messages that do not match do not end the wait, and are not read again. A node that
+does not lead answers only PULL_ANYWHERE: from its applied state, which is committed, and at once.
 """
 
 from collections.abc import Callable, Hashable, Iterator
@@ -28,9 +29,10 @@ from tern_wire.link.pulls import Pull, PullAnywhere, Pulled
 from tern_wire.link.requests import ERROR, RequestCode, body_parts, error_parts
 from tern_wire.link.status import GetStatus
 
-# A look that finds nothing for so long says how far it has come: long before anybody believes that this node hangs.
+# A look without a match for this long replies with its progress: long before a client concludes
+# that this node hangs.
 PROGRESS_AFTER_S = 1.0
-# A follower that is this near has everything that is old.
+# A follower at most this far behind has all old data.
 FOLLOWER_LAG_MAX_ENTRIES = 10_000
 
 
@@ -47,7 +49,7 @@ class ReadRequests(Requests):
         self._turn = 0
 
     def handlers(self) -> list[Handler]:
-        """As Requests."""
+        """Return the handlers of this subject."""
         return [
             handler(Pull, self._pull),
             handler(PullAnywhere, self._pull_anywhere),
@@ -55,20 +57,22 @@ class ReadRequests(Requests):
         ]
 
     def applied(self, applied: Applied) -> None:
-        """Wake who waits for what this entry has done."""
+        """Wake parked pulls that wait for the effects of this entry."""
         self.parked.applied(applied)
         if applied.metadata_changed:
             self.parked.refuse_gone(self._engine.state.names.topics_by_id.__contains__)
 
     def sweep(self, now_s: float) -> None:
-        """Every few ms: deadlines of parked pulls, and none of them at a node that does not lead."""
+        """Answer parked pulls whose deadline has passed, and all of them at a node that does not
+        lead. Called every few ms.
+        """
         if len(self.parked):
             if self._engine.raft.is_serving:
                 self.parked.sweep(now_s)
             else:
                 self.parked.refuse_all(self.not_leader())
 
-    # Pulls -----------------------------------------------------------------------------------------------------
+    # Pulls ----------------------------------------------------------------------------------------
     def _pull(self, link: Link, opaque: int, asked: Pull, _raw: memoryview) -> None:
         deadline_s = self.monotonic() + asked.wait_ms / 1000 if asked.wait_ms else None
         self._begin(link, opaque, asked, deadline_s, is_leaders=True)
@@ -102,22 +106,25 @@ class ReadRequests(Requests):
         pull.begin(in_turns=not wanted.is_all)
 
     def must_serve(self) -> None:
-        """Raise unless this node still leads: it did when the request came."""
+        """Raise unless this node still leads, as it did when the request arrived."""
         if not self._engine.raft.is_serving:
             raise self.not_leader()
 
     def is_there(self, topic: Topic) -> bool:
-        """Whether *topic* has not been removed meanwhile."""
+        """Return whether *topic* still exists."""
         return self._engine.state.names.topics_by_id.get(topic.topic_id) is topic
 
     def count(self, topic: Topic, scan: QueueScan) -> None:
-        """For statistics."""
+        """Count the messages for statistics."""
         if scan.found:
             self._engine.statistics.pulled(topic.topic_id, scan.messages, sum(map(len, scan.found)))
 
     def follower_for(self, topic: Topic, queue: int, offset: int) -> str:
-        """Who may serve this reader as well, when what it reads is old: data that the leader would have to fetch from disk beside the
-        messages that it stores. Empty for everybody near the end."""
+        """Return a follower that can serve this reader as well, if it reads old data; "" near the
+        end of the queue.
+
+        The leader would have to read old data from disk while it stores messages.
+        """
         if self._engine.reader.distance_bytes(topic, queue, offset) < self._config.old_data_min_bytes:
             return ""
         fresh = self._engine.raft.applied_index - FOLLOWER_LAG_MAX_ENTRIES
@@ -130,7 +137,7 @@ class ReadRequests(Requests):
         return names[self._turn % len(names)] if names else ""
 
     def _status(self, link: Link, opaque: int, _asked: GetStatus, _raw: memoryview) -> None:
-        # More than a NodeStatus: what people are shown is here alone.
+        # The reply has more fields than a NodeStatus: those for operators are added here.
         link.reply(opaque, 0, body_parts(engine_status(self._engine, self._config)))
 
 
@@ -151,14 +158,16 @@ class _Pull:
         size_max_bytes: int,
         is_leaders: bool,
     ) -> None:
-        """*flow*: who reads; *size_max_bytes*: what the answer may have; *is_leaders*: only the leader may give it."""
+        """*flow*: the reader; *size_max_bytes*: limit of the answer; *is_leaders*: only the leader
+        may answer.
+        """
         self._requests, self._link, self._opaque = requests, link, opaque
         self._topic, self._queue, self._scan, self._deadline_s = topic, queue, scan, deadline_s
         self._first = scan.offset
         self._flow, self._size_max_bytes, self._is_leaders = flow, size_max_bytes, is_leaders
 
     def begin(self, *, in_turns: bool) -> None:
-        """Look, once there is room for what may be found; at the end of the queue there is nothing to make room for."""
+        """Look, once there is room for the answer; at the end of the queue no room is needed."""
         if self._scan.is_over:
             self._looked()
             return
@@ -176,7 +185,7 @@ class _Pull:
             # Page by page, beside other work.
             self._requests.run(self._link, self._opaque, self._steps())
         else:
-            # One page at most, as a receive reads it: not worth a turn of its own.
+            # At most one page, as for a receive: too short for a turn of its own.
             self._scan.step()
             self._looked()
 
@@ -211,7 +220,7 @@ class _Pull:
         elif not self._requests.is_there(self._topic):
             self._link.reply(self._opaque, ERROR, error_parts(TopicNotFound(topic=self._topic.name)))
         else:
-            # In a turn of its own: apply wakes, and goes on at once.
+            # In a turn of its own: this runs within apply, which continues at once.
             self.begin(in_turns=True)
 
     def _reply(self) -> None:

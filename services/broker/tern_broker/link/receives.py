@@ -31,9 +31,10 @@ from tern_wire.link.receives import Available, AwaitMessages, Leased, LeasedRun,
 from tern_wire.link.requests import Parts
 from tern_wire.link.rows import RELEASE, SETTLE_ROWS
 
-# How often a receive in order is proposed again because it has met only blocked messages; each time it has looked at some for good.
+# Limit of repeated proposals of an ordered receive that has found only blocked messages; each has
+# visited some for good.
 _LOOKS_MAX = 1_024
-# And for how long: well below a proxy's patience.
+# Limit of their time: well below a proxy's timeout.
 LOOKS_S = 1.0
 _DONE = Done()
 
@@ -50,7 +51,7 @@ class ReceiveRequests(Requests):
         self._sizes = AnswerSizes()
 
     def handlers(self) -> list[Handler]:
-        """As Requests."""
+        """Return the handlers of this subject."""
         return [handler(Receive, self._receive), handler(AwaitMessages, self._notify), handler(Settle, self._settle)]
 
     def _receive(self, link: Link, opaque: int, asked: Receive, _raw: memoryview) -> None:
@@ -79,7 +80,7 @@ class ReceiveRequests(Requests):
         kind, looks_left = (CommandKind.LEASE_FIFO, _LOOKS_MAX) if is_ordered(group, topic) else (CommandKind.LEASE, 0)
         if request.look is not None:
             looks_left = _LOOKS_MAX
-        # Longer looks are answered with nothing, and asked for again: what was passed over stays so.
+        # Longer looks get an empty answer, and the proxy asks again: skipped messages stay skipped.
         until_s = self._monotonic() + LOOKS_S
 
         def done(verdicts: Any, picks: list[Pick]) -> None:
@@ -103,7 +104,8 @@ class ReceiveRequests(Requests):
                     self._sizes.found(key[:2], parts)
                     link.reply(opaque, 0, parts)
             except Exception as error:
-                # First: what is given back is in the log before leadership goes.
+                # First the messages are given back: the proposal must be in the log before
+                # leadership is lost.
                 give_back()
                 self.failed(link, opaque, error)
             if request.token:
@@ -131,7 +133,9 @@ class ReceiveRequests(Requests):
             submit()
 
     def _filter(self, asked: Receive, topic: Topic, group: Group) -> Filter:
-        """What the receive wants: as it says itself, else as the group's members subscribe. IllegalFilter, SubscriptionConflict."""
+        """Return the receive's own filter, or that of the group's members. IllegalFilter,
+        SubscriptionConflict.
+        """
         if asked.tags is not None or asked.sql is not None:
             return compiled(asked.tags, asked.sql)
         said = self._engine.state.clients.members.filters_of(group.name, topic.name)
@@ -146,7 +150,7 @@ class ReceiveRequests(Requests):
         records = []
         rows = verdicts.tolist() if verdicts is not None else ()
         granted = [(pick, *row) for pick, row in zip(picks, rows, strict=False) if row[0]]
-        # What a filter picks lies scattered: a lease for each message. Those of one queue are read together.
+        # A filter picks scattered messages: a lease for each. Those of one queue are read together.
         for queue, leases in groupby(granted, lambda lease: lease[0].row[2]):
             several = list(leases)
             offsets, entries = several[0][0].offsets, several[0][0].entries
@@ -165,14 +169,18 @@ class ReceiveRequests(Requests):
         return head_parts(Leased(topic_id=topic.topic_id, group_id=group.group_id, runs=runs), records)
 
     def _give_back(self, verdicts: Any, picks: list[Pick]) -> None:
-        """Nobody saw the messages of these leases: they come again at once, and the attempt does not count."""
+        """Give back the messages of these leases, which no consumer has seen: visible at once, and
+        the attempt does not count.
+        """
         rows = released_rows(verdicts, picks)
         if rows:
             proposal = Proposal(CommandKind.SETTLE, len(rows), lambda _verdict, _picks: None, build=lambda _now: [rows])
             self._engine.proposer.submit(proposal)
 
     def _leased_in_order(self, topic: Topic, group: Group, verdicts: Any, picks: list[Pick]) -> Parts:
-        """As `_leased`: each message has a lease of its own, and those of one queue are read together."""
+        """Return the reply of an ordered receive: each message has its own lease, and those of one
+        queue are read together.
+        """
         runs: list[LeasedRun] = []
         records = []
         at = 0
@@ -224,7 +232,9 @@ class ReceiveRequests(Requests):
 
 
 def released_rows(verdicts: Any, picks: list[Pick]) -> bytes:
-    """SETTLE_ROWS that give back all that *verdicts*, of a receive, have granted of *picks*."""
+    """Return SETTLE_ROWS that release everything that *verdicts* of a receive have granted of
+    *picks*.
+    """
     rows, at = [], 0
     for pick in picks:
         if isinstance(pick, FifoPick):
@@ -241,6 +251,8 @@ def released_rows(verdicts: Any, picks: list[Pick]) -> bytes:
 
 
 def _require_shared(group: Group, topic: Topic) -> None:
-    """BroadcastGroup when each client of the group reads everything: then there is nothing to share out."""
+    """Raise BroadcastGroup if each client of the group reads all messages: then there is nothing to
+    distribute.
+    """
     if group.is_broadcast:
         raise BroadcastGroup(group=group.name, topic=topic.name)

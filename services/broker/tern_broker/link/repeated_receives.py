@@ -1,7 +1,9 @@
-"""Receives that are repeated with their attempt id: the same messages, the same handles, as long as their leases last.
+"""Receives that are repeated with their attempt id: same messages, same handles, as long as their
+leases last.
 
-Which leases a receive got is in the replicated state (core/delivery/replays.py), so any later leader can say it. Here is what a leader adds:
-while a receive is under way, the same one again waits for its end instead of getting other messages.
+The leases of a receive are in the replicated state (core/delivery/replays.py), so any later leader
+can return them. This file adds the leader's part: while a receive is in progress, a repeat waits
+for its end instead of getting other messages.
 """
 
 from collections.abc import Callable
@@ -19,14 +21,14 @@ from tern_wire.link.heads import head_parts
 from tern_wire.link.receives import Leased, LeasedRun
 from tern_wire.link.requests import Parts
 
-# Group id, topic id, what stands for the attempt id.
+# Group id, topic id, hash of the attempt id.
 Key = tuple[int, int, bytes]
-# (queue, lease) of what a receive got and still holds.
+# (queue, lease) of the leases that a receive got and still holds.
 Found = list[tuple[int, Lease]]
 
 
 class RepeatedReceives:
-    """Owner: the core loop. As many keys as receives with an attempt id are under way."""
+    """Owner: the core loop. It has one key for each receive in progress with an attempt id."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -39,10 +41,12 @@ class RepeatedReceives:
         first: Callable[[], None],
         failed: Callable[[TernError], None],
     ) -> None:
-        """Call *again* with what the receive of *key* got before, or *first* if it is the first, or if nothing is left of it.
+        """Call *again* with the leases that the receive of *key* got before, or *first* if it is
+        new or holds nothing any more.
 
-        Either of them replies some time, and then the caller calls `over`; so does *failed*, which is called when one of them raises:
-        else nobody with this attempt id would ever be answered again.
+        Either of them replies eventually, and then the caller calls `over`. So does *failed*, which
+        is called if one of them raises: otherwise no later request with this attempt id would ever
+        be answered.
         """
         if key in self._waiting:
             self._waiting[key].append(lambda: self.ask(key, again, first, failed))
@@ -60,24 +64,26 @@ class RepeatedReceives:
             if self._find(key):
                 self._engine.raft.when_current(lambda is_current: tell(lambda: look(is_current), failed))
             else:
-                first()  # a leader that was deposed and does not know it yet finds out when it proposes
+                first()  # a leader that was deposed and does not know it yet is refused when it proposes
 
         tell(begin, failed)
 
     def over(self, key: Key) -> None:
-        """The receive of *key* was answered."""
+        """Wake the repeats of the receive of *key*, which was answered."""
         for waiting in self._waiting.pop(key, []):
             waiting()
 
     def parts(self, topic: Topic, group: Group, found: Found) -> Parts:
-        """The reply with what *found* holds still: as RECEIVE's, with the deadlines of now."""
+        """Return the reply with everything that *found* still holds: RECEIVE's, with current
+        deadlines.
+        """
         runs: list[LeasedRun] = []
         records = []
         for queue, lease in found:
             offsets = self._held(lease)
             if not len(offsets):
-                continue  # its time has just come
-            # What was settled before the first one that is held may have been trimmed since.
+                continue  # it has just expired
+            # Settled messages before the first held one may have been trimmed since.
             start, end = lease.first_held, lease.start + lease.count
             entries = self._engine.store.read_queue(topic.topic_id, queue, start, end - start)
             records.append(self._engine.reader.read_messages(topic, queue, offsets, entries[offsets - start]).data)
@@ -91,6 +97,6 @@ class RepeatedReceives:
         ]
 
     def _held(self, lease: Lease) -> Any:
-        """What is not over by now, though no entry has said so yet."""
+        """Return the offsets that have not expired by now, even if no entry has recorded it yet."""
         now_ms, offsets = self._engine.proposer.now_ms(), lease.offsets()
         return offsets[np.array([lease.deadline_of(offset) > now_ms for offset in offsets.tolist()], bool)]

@@ -1,15 +1,19 @@
-"""Waiting for the reply to a request: AWAIT_REPLY. RocketMQ pushes replies to the requester's connection; here whoever holds a link waits.
+"""Waits for the reply to a request: AWAIT_REPLY. RocketMQ pushes replies to the requester's
+connection; here the proxy that holds the client's request waits.
 
     AWAIT_REPLY -> park -> look .... found: reply
                             ^ |
-                            | +-- not there -> parked -> a reply with this tag hash was applied | the deadline | not the leader any more
-                            +------------------+
+                            | +-- not found -> parked -> a reply with this tag hash was applied
+                            |                       | -> the deadline, or leadership was lost: reply
+                            +-----------------------+
 
-A look asks the key index, where every reply lies under its correlation id, and compares the record's own ids: the oldest one stored wins,
-at every proxy and every leader. It is a read like all others, so a node that does not lead refuses it, and one that is deposed refuses
-what it has parked; the proxy asks the next leader, which has the reply if anybody has been told that it is stored.
+A look searches the key index, in which every reply is stored under its correlation id, and compares
+the record's own ids: the oldest stored reply wins, at every proxy and every leader. It is a read
+like all others: a node that does not lead refuses it, and a deposed one refuses its parked waits.
+The proxy then asks the next leader, which has every reply whose storage was acknowledged.
 
-Law: parked first, looked second, so that nothing comes in between unseen; a reply that comes during a look makes it look again.
+Law: park first, then look, so that no reply in between is missed; a reply that arrives during a
+look causes another look.
 """
 
 from collections.abc import Callable, Generator
@@ -31,7 +35,8 @@ from tern_wire.records.record import CORRELATION_ID, MESSAGE_TYPE, REPLY_TO, tag
 from tern_wire.replies import REPLY
 
 _TIME_MAX_MS = (1 << 53) - 1
-# Pages of the index that one look reads at most, each of some ms: behind them lie only others' entries under one hash.
+# Pages of the index that one look reads at most, each taking some ms: further pages have only other
+# entries of the same hash.
 _PAGES_MAX = 16
 
 
@@ -48,7 +53,7 @@ class ReplyRequests(Requests):
         engine.on_clock.append(self._sweep)
 
     def handlers(self) -> list[Handler]:
-        """As Requests."""
+        """Return the handlers of this subject."""
         return [handler(AwaitReply, self._await)]
 
     def _await(self, link: Link, opaque: int, request: AwaitReply, _raw: memoryview) -> None:
@@ -66,7 +71,9 @@ class ReplyRequests(Requests):
         wait.look()
 
     def query(self, topic: Topic, key: str, from_ms: int, after: Place | None) -> KeyQuery:
-        """A page of what the index has under *key*, newest first; TopicNotFound when *topic* has been removed."""
+        """Return a query for a page of the index under *key*, newest first; TopicNotFound if
+        *topic* was deleted.
+        """
         if self._engine.state.names.topics_by_id.get(topic.topic_id) is not topic:
             raise TopicNotFound(topic=topic.name)
         return KeyQuery(
@@ -112,28 +119,32 @@ class _Wait:
         self._topic, self._correlation_id, self._reply_to, self._from_ms = topic, correlation_id, reply_to, from_ms
         self._is_looking, self._again = False, False
 
-    # As ReplyWait ----------------------------------------------------------------------------------------------
+    # ReplyWait ------------------------------------------------------------------------------------
     def look(self) -> None:
-        """Look in a turn of its own: apply wakes, and goes on at once."""
+        """Look in a turn of its own: this runs within apply, which continues at once."""
         self._again = True
         if not self._is_looking:
             self._is_looking = True
             self._requests.answer_in_turns(self._link, self._opaque, self._steps(), self._failed)
 
     def late(self) -> None:
-        """Say so, unless a look is on its way, which ends with an answer now."""
+        """Reply that nothing was found, unless a look is in progress, which ends with an answer
+        now.
+        """
         if not self._is_looking:
             self._end()
             self._requests.answer(self._link, self._opaque, AwaitedReply(found=False))
 
     def refuse(self, error: TernError) -> None:
-        """Say so, unless a look is on its way: what it finds was stored before."""
+        """Reply with *error*, unless a look is in progress: a reply that it finds was stored
+        before.
+        """
         if not self._is_looking:
             self._end()
             self._link.reply(self._opaque, ERROR, error_parts(error))
 
     def fail(self, error: TernError) -> None:
-        """Say so, whatever is on its way."""
+        """Reply with *error*, even if a look is in progress."""
         self._end()
         self._link.reply(self._opaque, ERROR, error_parts(error))
 
@@ -141,7 +152,7 @@ class _Wait:
         self._end()
         self._requests.failed(self._link, self._opaque, error)
 
-    # Looking ---------------------------------------------------------------------------------------------------
+    # Looking --------------------------------------------------------------------------------------
     def _steps(self) -> Generator[None, None, None]:
         try:
             while self._again:
@@ -152,7 +163,7 @@ class _Wait:
                     self._requests.answer(self._link, self._opaque, AwaitedReply(found=True), [filled_in(found)])
                     return
         except BaseException:
-            # Whoever runs the steps replies what was raised.
+            # The code that runs the steps replies with the raised error.
             self._end()
             raise
         self._is_looking = False

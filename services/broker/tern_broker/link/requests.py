@@ -1,4 +1,6 @@
-"""What every subject of link requests needs: names looked up, a command proposed, a failed read answered."""
+"""Shared code of all subjects of link requests: look up names, propose commands, answer failed
+reads.
+"""
 
 import logging
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -37,7 +39,9 @@ Q = TypeVar("Q", bound=LinkRequest[Any])
 
 @dataclass(frozen=True, slots=True)
 class Handler:
-    """What handles the requests of one code: *handle* gets the link, the request's number, its head as a *kind*, and its raw bytes."""
+    """The handler of one request code: *handle* gets the link, the request's number, its head as a
+    *kind*, and its raw bytes.
+    """
 
     code: RequestCode
     kind: Any
@@ -45,32 +49,34 @@ class Handler:
 
 
 def handler(kind: type[Q], handle: Callable[[Link, int, Q, memoryview], None]) -> Handler:
-    """The handler of the requests *kind*, which replies exactly once, or raises a TernError."""
+    """Return the handler of the requests *kind*; *handle* replies exactly once, or raises a
+    TernError.
+    """
     return Handler(kind.code, kind, handle)
 
 
-# What an answer of unknown size reserves of its link's credit: a page beside sends is twice as large.
+# Credit of its link that an answer of unknown size reserves: a page beside sends is twice as large.
 ANSWER_SIZE_GUESS_BYTES = 128 * 1024
 
 
 class Requests:
-    """Requests of one subject; subclasses say which in `handlers`. Owner: the core loop."""
+    """Requests of one subject; subclasses list them in `handlers`. Owner: the core loop."""
 
-    # Those that are answered from the applied state, without an entry.
+    # Requests that are answered from the applied state, without an entry.
     reads: frozenset[int] = frozenset()
-    # Those that a node answers which does not lead.
+    # Requests that a node answers even if it does not lead.
     anywhere: frozenset[int] = frozenset()
 
     def __init__(self, config: BrokerConfig, engine: Engine) -> None:
         self._config, self._engine = config, engine
-        # Links with reads that wait for room; the door looks after them, and gives all subjects the same.
+        # Links with reads that wait for room; the dispatcher shares it among all subjects.
         self.crowded: dict[Link, None] = {}
 
     def handlers(self) -> list[Handler]:
-        """What handles which requests."""
+        """Return the handlers of this subject."""
         raise NotImplementedError
 
-    # For subclasses --------------------------------------------------------------------------------------------
+    # For subclasses -------------------------------------------------------------------------------
     def propose(
         self,
         link: Link,
@@ -81,7 +87,9 @@ class Requests:
         *,
         release: Callable[[], None] = lambda: None,
     ) -> None:
-        """Propose *command*, whose verdict has the fields of *reply*, and answer with it. *release* is called when it is known."""
+        """Propose *command*, and answer with its verdict, which has the fields of *reply*.
+        *release* is called with the verdict known.
+        """
         payload = encode_msgpack(command)
 
         def done(verdict: Any, _picks: list[Pick]) -> None:
@@ -101,7 +109,7 @@ class Requests:
     def answer(
         self, link: Link, opaque: int, reply: LinkReply, raw: Sequence[bytes | bytearray | memoryview] = ()
     ) -> None:
-        """*reply*, and *raw* behind it."""
+        """Reply with *reply*, followed by *raw*."""
         link.reply(opaque, 0, head_parts(reply, raw))
 
     def when_room(
@@ -113,10 +121,11 @@ class Requests:
         begin: Callable[[int], None],
         failed: Callable[[Exception], None] | None = None,
     ) -> None:
-        """Run *begin*, which reads and answers, once the asker has room for some *size_bytes*; it gets the size that the answer should keep
-        to (0: any). *flow*: who shares room equally with all others. What was true before may not be any more by then.
+        """Run *begin*, which reads and answers, once the link has room for about *size_bytes*.
 
-        *failed* replies with what it raises, and with Overloaded when the wait is too long.
+        *begin* gets the size limit of the answer (0: none). *flow*: shares room equally with all
+        other flows. The state may have changed before *begin* runs. *failed* replies with an error
+        that *begin* raised, and with Overloaded after too long a wait.
         """
 
         fail = failed or (lambda error: self.failed(link, opaque, error))
@@ -134,7 +143,9 @@ class Requests:
     def answer_in_turns(
         self, link: Link, opaque: int, steps: Iterator[None], failed: Callable[[Exception], None] | None = None
     ) -> None:
-        """Run *steps*, which reply at their end, beside other work, once there is room for an answer; what they raise is the reply."""
+        """Run *steps*, which reply at their end, beside other work, once there is room for an
+        answer; a raised error is the reply.
+        """
         self.when_room(
             *(link, opaque, type(self).__name__, ANSWER_SIZE_GUESS_BYTES),
             lambda _page: self.run(link, opaque, steps),
@@ -142,22 +153,26 @@ class Requests:
         )
 
     def run(self, link: Link, opaque: int, steps: Iterator[None]) -> None:
-        """As answer_in_turns, for an answer that has room."""
+        """Run *steps*, which reply at their end, beside other work; the answer already has room."""
         self._engine.turns.run(steps, lambda error: self.failed(link, opaque, error))
 
     def refuse(self, link: Link, opaque: int, error: TernError) -> None:
-        """*error* is the reply."""
+        """Reply with *error*."""
         link.reply(opaque, ERROR, error_parts(error))
 
     def failed(self, link: Link, opaque: int, error: Exception) -> None:
-        """What a request has raised is its reply: an error that is meant so, a read that failed, or a bug, which is named and logged."""
+        """Reply with an error that a request has raised: a TernError, a failed read, or a bug,
+        which is named and logged.
+        """
         if isinstance(error, OSError | StoreError):
             self.unreadable(link, opaque, error)
         else:
             self.refuse(link, opaque, problem_of(error))
 
     def unreadable(self, link: Link, opaque: int, error: Exception, answer: TernError | None = None) -> None:
-        """A record that should be there cannot be read: this request fails, loudly. Damage ends the node, anything else does not."""
+        """Refuse a request whose record cannot be read, and log it. Damage ends the node, any other
+        error does not.
+        """
         log.error("a read failed", exc_info=error)
         self.refuse(link, opaque, answer or self._refusal(error))
         if isinstance(error, DAMAGE):
@@ -171,44 +186,48 @@ class Requests:
         return TernError()
 
     def topic(self, name: str) -> Topic:
-        """The topic *name*; TopicNotFound."""
+        """Return the topic *name*; raise TopicNotFound."""
         topic = self._engine.state.names.topics.get(name)
         if topic is None:
             raise TopicNotFound(topic=str(name)[:160])
         return topic
 
     def group(self, name: str) -> Group:
-        """The consumer group *name*; GroupNotFound."""
+        """Return the consumer group *name*; raise GroupNotFound."""
         group = self._engine.state.names.groups.get(name)
         if group is None:
             raise GroupNotFound(group=str(name)[:160])
         return group
 
     def queue(self, topic: Topic, queue: Any) -> int:
-        """*queue*, if *topic* has it here; QueueNotFound."""
+        """Return *queue*, if *topic* has it here; raise QueueNotFound."""
         if not isinstance(queue, int) or not 0 <= queue < topic.queues:
             raise QueueNotFound(queue=f"{self._config.broker_group}:{queue}", topic=topic.name)
         return queue
 
     def not_leader(self) -> NotLeader:
-        """Who leads instead, as far as this node knows."""
+        """Return the error that names the current leader, as far as this node knows it."""
         return NotLeader(
             node=self._config.node, leader=self._engine.raft.leader or "", broker_group=self._config.broker_group
         )
 
 
 def flow_of(reader: str, *what: Hashable) -> Hashable:
-    """Who shares the room of a link equally with all others: a principal, or where there are none, readers of one thing."""
+    """Return the flow that shares a link's room equally with others: a principal, or without one
+    the readers of one thing.
+    """
     return reader or what
 
 
 def kept_to(size_max_bytes: int, page_bytes: int) -> int:
-    """*size_max_bytes*, but no more than a page if there is such a limit."""
+    """Return *size_max_bytes*, at most *page_bytes* if that limit is not 0."""
     return min(size_max_bytes, page_bytes) if page_bytes else size_max_bytes
 
 
 def bounded(value: Any, low: int, high: int) -> int:
-    """*value* as an int within the limits; the proxy has checked it, so anything else is a broken peer."""
+    """Return *value* as an int within the limits. The proxy has checked it, so any other value
+    comes from a broken peer.
+    """
     if not isinstance(value, int) or not low <= value <= high:
         raise LinkBodyMalformed(reason=f"{value!r} is not in {low}..{high}")
     return value

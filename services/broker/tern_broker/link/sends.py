@@ -1,4 +1,4 @@
-"""Sends of proxies: checked, proposed, answered with what apply decided."""
+"""Sends of proxies: checked, proposed, answered with apply's verdicts."""
 
 from collections.abc import Callable
 from random import Random
@@ -21,7 +21,7 @@ from tern_wire.link.rows import FLAG_SAME_TRANSACTION, PREPARED_BEFORE, REPLAYED
 from tern_wire.link.sends import ProducerGroupFacts, Replay, Send, Sent
 from tern_wire.records.record import CHECK_AFTER_S, DELIVER_MS, MESSAGE_ID, Record, host_bytes
 
-# Of rows whose message was stored by an earlier send.
+# Statuses of rows whose message was stored by an earlier send.
 _REPEATED = frozenset({REPLAYED, SCHEDULED_BEFORE, PREPARED_BEFORE})
 
 
@@ -35,7 +35,7 @@ class SendRequests(Requests):
         self.disk_full = False
 
     def handlers(self) -> list[Handler]:
-        """As Requests."""
+        """Return the handlers of this subject."""
         return [handler(Send, self._send)]
 
     def _send(self, link: Link, opaque: int, request: Send, raw: memoryview) -> None:
@@ -55,7 +55,7 @@ class SendRequests(Requests):
             try:
                 replays = [self._replay(send.rows, verdicts, row) for row in repeated]
             except (OSError, StoreError) as error:
-                # Everything is stored, but what was stored before under a key cannot be said.
+                # All new rows are stored, but the first receipt of a repeated key cannot be read.
                 self.unreadable(link, opaque, error, OutcomeUnknown(broker_group=self._config.broker_group))
                 return
             sent = Sent(
@@ -73,7 +73,7 @@ class SendRequests(Requests):
         )
 
     def _replay(self, rows: Any, verdicts: Any, row: int) -> Replay:
-        """The first receipt of a repeated send, read from the log."""
+        """Return the first receipt of a repeated send, read from the log."""
         first = self._first(rows, verdicts, row)
         if first is None:
             return Replay(row, "", 0, 0)
@@ -86,7 +86,7 @@ class SendRequests(Requests):
         return Replay(row, first.properties.get(MESSAGE_ID, ""), first.born_ms, time_ms)
 
     def _producer_groups(self, names: list[str]) -> list[ProducerGroupFacts]:
-        """Of each: what a proxy tells of a transaction that it has begun."""
+        """Return for each producer group the facts that a proxy reports about a new transaction."""
         found = (self._engine.state.producers.by_name.get(name) for name in names)
         return [
             ProducerGroupFacts(
@@ -101,7 +101,9 @@ class SendRequests(Requests):
         ]
 
     def _first(self, rows: Any, verdicts: Any, row: int) -> Record | None:
-        """The record of the first send; None if retention has dropped it: that it was stored is still known."""
+        """Return the record of the first send; None if retention has dropped it: the fact that it
+        was stored is still known.
+        """
         offset = int(verdicts["offset"][row])
         if verdicts["status"][row] == SCHEDULED_BEFORE:
             return self._engine.reader.record_at(offset)
@@ -114,7 +116,10 @@ class SendRequests(Requests):
             return None
 
     def _first_prepared(self, rows: Any, row: int, transaction: int) -> Record | None:
-        """As `_first`, of a half message. Of a transaction that has ended only its first message is known, if it became visible."""
+        """Return the record of the first send of a half message; None if it is not available.
+
+        For an ended transaction only the first message is known, if it became visible.
+        """
         state, reader = self._engine.state, self._engine.reader
         ordinal = 0
         while rows["flags"][row - ordinal] & FLAG_SAME_TRANSACTION:

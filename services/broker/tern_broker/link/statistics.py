@@ -1,7 +1,8 @@
-"""Numbers of topics and groups: how much is there, how fast it moves, how far groups are behind. Looked up in turns.
+"""Statistics of topics and groups: sizes, rates, and lags of groups. Looked up in turns.
 
-How far behind in time: since when the first message that a group has not settled was visible. How fast one queue grows: by the queue's
-own times, which know the offset of a minute ago; so that is exact, and survives a change of leader.
+The lag in time: how long the first unsettled message of a group has been visible. The rate of one
+queue: from the queue's own times, which give the offset of a minute ago; so it is exact, and
+survives a change of leader.
 """
 
 from collections.abc import Iterator
@@ -33,7 +34,7 @@ class StatisticsRequests(Requests):
     reads = frozenset({RequestCode.TOPIC_STATS, RequestCode.GROUP_STATS})
 
     def handlers(self) -> list[Handler]:
-        """As Requests."""
+        """Return the handlers of this subject."""
         return [handler(GetTopicStatistics, self._topic_stats), handler(GetGroupStatistics, self._group_stats)]
 
     def _topic_stats(self, link: Link, opaque: int, request: GetTopicStatistics, _raw: memoryview) -> None:
@@ -54,7 +55,7 @@ class StatisticsRequests(Requests):
                     if topic_id == topic.topic_id
                 ),
                 queues=queues,
-                # Stored, and not in a queue before their delivery time.
+                # Stored messages that are in no queue before their delivery time.
                 scheduled=state.timing.pending[topic.topic_id],
             )
             self.answer(link, opaque, told)
@@ -72,7 +73,7 @@ class StatisticsRequests(Requests):
         rate = round((end - before) / WINDOW_S, 2)
         return QueueNumbers(queue, least, end, last_visible_ms=last_ms, messages_per_s=rate)
 
-    # Groups ----------------------------------------------------------------------------------------------------
+    # Groups ---------------------------------------------------------------------------------------
     def _group_stats(self, link: Link, opaque: int, request: GetGroupStatistics, _raw: memoryview) -> None:
         group = self.group(request.group)
         state = self._engine.state
@@ -113,7 +114,8 @@ class StatisticsRequests(Requests):
             first, lag = delivery.committed(), end - delivery.cursor + delivery.unsettled
             held = (delivery.leased, delivery.resting, len(delivery.dying))
         lag_ms = 0
-        # What a group holds of what retention has dropped is listed no more, so its time is not known.
+        # Messages that a group holds after retention has dropped them are no longer listed, so
+        # their time is unknown.
         if (visible := max(first, topic.mins[queue])) < end and lag:
             visible_ms = visible_at(self._engine.store, topic.topic_id, queue, visible)
             lag_ms = max(0, self._engine.proposer.now_ms() - visible_ms)

@@ -1,4 +1,4 @@
-"""Messages that wait for their delivery time: listed, recalled."""
+"""Messages that wait for their delivery time: list and recall."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -26,18 +26,19 @@ class TimerRequests(Requests):
     reads = frozenset({RequestCode.LIST_SCHEDULED})
 
     def handlers(self) -> list[Handler]:
-        """As Requests."""
+        """Return the handlers of this subject."""
         return [handler(ListScheduled, self._list), handler(Recall, self._recall)]
 
     def _list(self, link: Link, opaque: int, request: ListScheduled, _raw: memoryview) -> None:
         topic = self.topic(request.topic)
-        # One more tells whether there is more.
+        # One more than requested shows whether there are more.
         page = TimerPage(
             request.begin_ms, request.end_ms, request.count + 1, topic_id=topic.topic_id, after=request.after
         )
 
         def steps() -> Iterator[None]:
-            # In the state and the buckets others go on between two steps; what is listed has waited when it was looked at.
+            # The state and the buckets may change between two steps; a listed message was waiting
+            # when it was read.
             for start_ms, rows in self._engine.store.timers.walk(page.begin_ms, page.end_ms):
                 if not page.add(start_ms, rows):
                     break
@@ -55,8 +56,9 @@ class TimerRequests(Requests):
         self.answer_in_turns(link, opaque, steps())
 
     def _message(self, row: Any) -> ScheduledMessage | None:
-        """What the list says of one message; None if it does not wait any more."""
-        # Others have had their turn since: it may have been delivered, or retention may have moved its record.
+        """Return the list's entry of one message; None if it no longer waits."""
+        # Other work ran in between: the message may have been delivered, or retention may have
+        # moved its record.
         found = self._engine.store.timers.find(int(row["deliver_ms"]), int(row["timer_id"]))
         if not len(found):
             return None
@@ -89,6 +91,6 @@ class TimerRequests(Requests):
 
 
 def _fitting(rows: TimerRows) -> int:
-    """How many of *rows* have records that may be read for one answer: one in any case."""
+    """Return how many of *rows* have records that fit into one answer; at least one."""
     total = np.cumsum(rows["size"].astype(np.int64))
     return max(1, int(np.searchsorted(total, RECEIVE_SIZE_MAX_BYTES, side="right")))

@@ -1,9 +1,11 @@
-"""What clients and checkers do with transactions: end them, claim and report checks; and what people ask and decide about them.
+"""Requests on transactions: clients and checkers end them, claim checks and report on them;
+operators list and resolve them.
 
-CLAIM_CHECKS -> nothing due? -> parked -> something came due -> an entry claims it -> its records are read -> reply
-                     |             |                                  |
-                     |             +-> the deadline, a new leader     +-> others were faster: parked again
-                     +-> no: at once
+    CLAIM_CHECKS -> nothing due? -> parked -> a check came due -> an entry claims it
+                        |              |         -> its records are read -> reply
+                        |              |         -> others were faster: parked again
+                        |              +-> the deadline, a new leader
+                        +-> no: claim at once
 """
 
 from collections.abc import Callable
@@ -43,14 +45,19 @@ from tern_wire.link.transactions import (
 )
 from tern_wire.transactions import COMMIT, END_ROWS
 
-# Records that one END_TRANSACTIONS makes visible, more or less: every node reads them for their keys while it applies the entry ...
+# Size of the records that one END_TRANSACTIONS makes visible, roughly: every node reads them for
+# their keys when it applies the entry ...
 COMMIT_STEP_SIZE_BYTES = 4 << 20
-# ... which costs a small part of what storing them did; so much of it counts for the size of the entry.
+# ... at a small part of the cost of storing them; that part counts for the size of the entry.
 _COMMIT_COST = 32
 
 
 class TransactionRequests(Requests):
-    """END_TRANSACTIONS, CLAIM_CHECKS, REPORT_CHECKS, RESOLVE_TRANSACTION, DESCRIBE_TRANSACTION, LIST_TRANSACTIONS. Owner: the core loop."""
+    """END_TRANSACTIONS, CLAIM_CHECKS, REPORT_CHECKS, RESOLVE_TRANSACTION, DESCRIBE_TRANSACTION,
+    LIST_TRANSACTIONS.
+
+    Owner: the core loop.
+    """
 
     reads = frozenset({RequestCode.DESCRIBE_TRANSACTION, RequestCode.LIST_TRANSACTIONS})
 
@@ -62,7 +69,7 @@ class TransactionRequests(Requests):
         engine.on_clock.append(self._sweep)
 
     def handlers(self) -> list[Handler]:
-        """As Requests."""
+        """Return the handlers of this subject."""
         return [
             handler(EndTransactions, self._end),
             handler(ClaimChecks, self._claim),
@@ -76,7 +83,7 @@ class TransactionRequests(Requests):
     def _transactions(self) -> Transactions:
         return self._engine.state.transactions
 
-    # Ends ------------------------------------------------------------------------------------------------------
+    # Ends -----------------------------------------------------------------------------------------
     def _end(self, link: Link, opaque: int, request: EndTransactions, raw: memoryview) -> None:
         if len(raw) != request.rows * END_ROWS.itemsize:
             raise LinkBodyMalformed(reason=f"END_TRANSACTIONS of {request.rows} rows in {len(raw)} bytes")
@@ -94,7 +101,9 @@ class TransactionRequests(Requests):
         self._engine.proposer.submit(proposal)
 
     def _steps(self, rows: npt.NDArray[Any]) -> list[tuple[int, int, int]]:
-        """*rows* in steps, (begin, end, bytes of records that become visible), none of them far above COMMIT_STEP_SIZE_BYTES."""
+        """Return *rows* in steps, (begin, end, bytes of records that become visible), none far
+        above COMMIT_STEP_SIZE_BYTES.
+        """
         table = self._transactions.table
         steps, begin, total = [], 0, 0
         for row, (number, outcome) in enumerate(zip(rows["number"].tolist(), rows["outcome"].tolist(), strict=True)):
@@ -110,7 +119,7 @@ class TransactionRequests(Requests):
         command = read_resolution(msgspec.structs.asdict(request)).packed()
         self.propose(link, opaque, CommandKind.RESOLVE_TRANSACTION, command, Resolved)
 
-    # Checks ----------------------------------------------------------------------------------------------------
+    # Checks ---------------------------------------------------------------------------------------
     def _claim(self, link: Link, opaque: int, request: ClaimChecks, _raw: memoryview) -> None:
         claim = read_claim(msgspec.structs.asdict(request))
         if claim.producer_group:
@@ -118,7 +127,7 @@ class TransactionRequests(Requests):
         self._claim_or_wait(link, opaque, claim, self._monotonic() + request.wait_ms / 1000)
 
     def _claim_or_wait(self, link: Link, opaque: int, request: ClaimRequest, deadline_s: float) -> None:
-        """Claim what is due; if nothing is, wait for it until *deadline_s*."""
+        """Claim due checks; if there are none, wait for one until *deadline_s*."""
 
         def woken(answer: bool | TernError) -> None:
             if isinstance(answer, TernError):
@@ -149,7 +158,9 @@ class TransactionRequests(Requests):
         )
 
     def _tell(self, link: Link, opaque: int, verdict: dict[str, Any]) -> bool:
-        """Answer with what was claimed; False, and no answer, if nothing was, or all of it has ended in the same entry."""
+        """Answer with the claimed checks; return False, without an answer, if there are none, or
+        all have ended in the same entry.
+        """
         names = self._engine.state.names
         told, messages = claimed_checks(self._transactions, names, verdict["checks"])
         if not told:
@@ -158,7 +169,7 @@ class TransactionRequests(Requests):
         try:
             records = self._engine.store.log.read_records(where, sizes)
         except (OSError, StoreError) as error:
-            # The claims end by themselves, and are passed on.
+            # The claims expire, and are passed on.
             self.unreadable(link, opaque, error)
             return True
         self.answer(link, opaque, ClaimedChecks(checks=told, now_ms=self._engine.state.now_ms), [records])
@@ -194,7 +205,7 @@ class TransactionRequests(Requests):
                 self.waiters.refuse_all(self.not_leader())
             self.waiters.sweep(self._monotonic())
 
-    # Reads -----------------------------------------------------------------------------------------------------
+    # Reads ----------------------------------------------------------------------------------------
     def _describe(self, link: Link, opaque: int, request: DescribeTransaction, _raw: memoryview) -> None:
         found = describe_transaction(
             self._transactions, self._engine.state.names, request.number, request.producer_group_id
@@ -218,7 +229,9 @@ class TransactionRequests(Requests):
 
 @dataclass(slots=True)
 class _Ends:
-    """One END_TRANSACTIONS in steps: replies when all of them are answered, in their order, or with the first error."""
+    """One END_TRANSACTIONS in steps: replies when all of them are answered, in their order, or with
+    the first error.
+    """
 
     link: Link
     opaque: int
@@ -227,12 +240,13 @@ class _Ends:
     answered: int = 0
 
     def done(self, number: int) -> Done:
-        """For the proposal of step *number*."""
+        """Return the callback of the proposal of step *number*."""
 
         def answer(verdict: Any, _picks: list[Pick]) -> None:
             self.answered += 1
             if isinstance(verdict, TernError):
-                # What other steps have ended stays ended: the same request again is told so.
+                # Transactions ended by other steps stay ended: a repeat of the request gets their
+                # results.
                 self.error = self.error or verdict
             else:
                 self.parts[number] = verdict.tobytes()

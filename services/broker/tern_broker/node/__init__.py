@@ -1,1 +1,3 @@
-"""The node beside its core loop: HTTP, heartbeats, status, and copies of the leader's log."""
+"""The node's work beside its core loop: HTTP, heartbeats, status, and copies of the leader's
+log.
+"""

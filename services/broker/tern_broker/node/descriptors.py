@@ -1,4 +1,6 @@
-"""What a broker keeps open at a time, counted from the limits of its parts. Used once, before anything is opened."""
+"""The number of descriptors that a broker has open at a time, computed from the limits of its
+parts. Used once, before anything is opened.
+"""
 
 import shutil
 from pathlib import Path
@@ -14,21 +16,24 @@ from tern_wire.limits import (
     STRANGERS_MAX,
 )
 
-# Proxies and checkers; peers; health, metrics and nodes that copy the log; and at each of these three ports its strangers.
+# Proxies and checkers; peers; health, metrics and nodes that copy the log; and the unidentified
+# connections of each of these three ports.
 CONNECTIONS = CONNECTIONS_MAX + PEER_CONNECTIONS_MAX + CONNECTIONS_MAX + 3 * STRANGERS_MAX
 # Links to peers, connections to name servers, the copying of another node's log.
 DIALLED = 32
-# Rows of queues and of timers, which are closed in turn, and the key index.
+# Row files of queues and of timers, which are closed in turn, and the key index.
 ROW_FILES = 256 + 256 + 32
 KEY_TABLES = IDEMPOTENCY_KEYS_MAX // IDEMPOTENCY_TABLE_KEYS_MAX + IDEMPOTENCY_TABLES_WAITING_MAX + 1
-# Votes, locks, a saved state and a scrub under way.
+# Votes, locks, a saved state and a scrub in progress.
 SMALL_FILES = 32
 # A segment, and its share of the entry index, whose files are far fewer unless entries are tiny.
 FILES_PER_SEGMENT = 2
 
 
 def need_broker_descriptors(config: BrokerConfig) -> None:
-    """Room for the log as it is, and as far as allowed for the log that fits onto the disk. SettingsError (exit 78)."""
+    """Reserve descriptors for the log as it is, and as far as allowed for the log that fits onto
+    the disk. SettingsError (exit 78).
+    """
     segments = _segments_in(config.data_dir / "commitlog")
     most = _log_size_max_bytes(config) // config.segment_size_bytes
     need_descriptors(

@@ -1,9 +1,11 @@
-"""Tells every name server who this node is: at start, at each change, every interval, and at a clean stop.
+"""Registers this node with every name server: at start, at each change, every interval; unregisters
+at a clean stop.
 
-Name servers are told independently: one that hangs or is gone holds up none of the others. A leader's topics travel when a name server
-has not taken this term's data version, or asks for them; all other heartbeats leave them out and are some 300 bytes.
-Law: role and term are told at once. Topics that change quickly are told again only after ten times what telling them took, so that
-creating ten thousand of them costs a tenth of a core and not the square of their number.
+Each name server is served independently: one that hangs or is down delays none of the others. A
+leader's topics are sent when a name server has not accepted this term's data version, or requests
+them; all other heartbeats omit them and have some 300 bytes. Law: role and term are sent at once.
+Topics that change quickly are sent again only after ten times the duration of the last transfer, so
+that creating ten thousand of them costs a tenth of a core and not the square of their number.
 """
 
 import asyncio
@@ -25,20 +27,22 @@ from tern_wire.routing.route import Registration, RegistrationReply, TopicRoute
 
 log = logging.getLogger(__name__)
 TIMEOUT_S = 2.0
-# The largest registration is some megabytes, and a name server may be busy with those of other groups.
+# The largest registration has some megabytes, and a name server may be busy with those of other
+# groups.
 TOPICS_TIMEOUT_S = 10.0
-# A name server that does not answer is tried again after this, then after twice as long, up to the longest pause.
+# An unresponsive name server is retried after this pause, which doubles up to the longest one.
 RETRY_MIN_S, RETRY_MAX_S = 0.2, 2.0
-# At most this share of the time goes into telling topics.
+# At most 1/TOPICS_PACE of the time is spent on sending topics.
 TOPICS_PACE = 10
 _REPLY_SIZE_MAX_BYTES = 64 * KIB
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Described:
-    """This node as the core knows it in one moment: its registration without topics, and what makes the topics of that moment.
+    """This node as the core sees it at one moment: its registration without topics, and a function
+    for that moment's topics.
 
-    `topics` is called in the HTTP loop, so that the core is not held up by thousands of them.
+    `topics` is called in the HTTP loop, so that thousands of topics do not delay the core.
     """
 
     registration: Registration
@@ -49,28 +53,29 @@ Describe = Callable[[], "asyncio.Future[Described]"]
 
 
 class Heartbeat:
-    """Owner: the HTTP loop. *describe* asks the core for this moment's registration."""
+    """Owner: the HTTP loop. *describe* requests the current registration from the core."""
 
     def __init__(self, config: BrokerConfig, describe: Describe, tls: ssl.SSLContext | None = None) -> None:
         self._tellers = [_Teller(config, url, describe, tls) for url in config.namesrv]
 
     def changed(self) -> None:
-        """Register now: role, term or topics are not what was last told."""
+        """Register now: role, term or topics have changed."""
         for teller in self._tellers:
             teller.changed.set()
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Until *stop*, then unregister."""
+        """Run until *stop*, then unregister."""
         await asyncio.gather(*(teller.run(stop) for teller in self._tellers))
 
 
 class _Teller:
-    """One name server and what it has been told. Owner of its state: its own `run`."""
+    """One name server and the registration that it has. Owner of its state: its own `run`."""
 
     def __init__(self, config: BrokerConfig, url: str, describe: Describe, tls: ssl.SSLContext | None) -> None:
         self._config, self._url, self._describe, self._tls = config, url.rstrip("/"), describe, tls
         self.changed = asyncio.Event()
-        # (term, data version) whose topics it has, and the (is leader, term) that it was told last.
+        # The (term, data version) of the topics that it has, and the (is leader, term) that was
+        # sent last.
         self._topics_told: tuple[int, int] | None = None
         self._role_told: tuple[bool, int] | None = None
         self._topics_from_s = 0.0
@@ -78,7 +83,7 @@ class _Teller:
         self._is_down = False
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Tell, wait, tell again; unregister in the end."""
+        """Register, wait, repeat; unregister in the end."""
         stopping = asyncio.ensure_future(stop.wait())
         try:
             while not stop.is_set():
@@ -86,7 +91,8 @@ class _Teller:
                 telling = asyncio.ensure_future(self._tell())
                 await asyncio.wait((telling, stopping), return_when=asyncio.FIRST_COMPLETED)
                 if not telling.done():
-                    # A registration that arrives behind the farewell would stay until it expires.
+                    # A registration that arrives after the unregistration would stay until it
+                    # expires.
                     await asyncio.wait((telling,), timeout=TIMEOUT_S)
                     if not telling.done():
                         telling.cancel()
@@ -100,13 +106,15 @@ class _Teller:
             await self._post(UNREGISTER_PATH, leaving, TIMEOUT_S)
 
     async def _pause(self, stopping: "asyncio.Future[Any]", pause_s: float) -> None:
-        """Until a change, the stop, or *pause_s* are over."""
+        """Wait for a change, for the stop, or for *pause_s*."""
         changed = asyncio.ensure_future(self.changed.wait())
         await asyncio.wait((changed, stopping), timeout=pause_s, return_when=asyncio.FIRST_COMPLETED)
         changed.cancel()
 
     async def _tell(self) -> float:
-        """One heartbeat, followed by the topics if they are asked for; how long to wait for the next (s)."""
+        """Send one heartbeat, followed by the topics if they are due; return the pause before the
+        next one (s).
+        """
         now = asyncio.get_running_loop().time
         interval_s = self._config.heartbeat_interval_ms / 1_000
         described = await self._describe()
@@ -126,7 +134,7 @@ class _Teller:
                 began_s = now()
                 whole = replace(node, topics=dict(described.topics()), has_topics=True)
                 wanted_again = (await self._register(whole, TOPICS_TIMEOUT_S)).wants_topics
-                # Never beyond the next heartbeat, which keeps this node alive.
+                # Never later than the next heartbeat, which keeps this node registered.
                 self._topics_from_s = now() + min(TOPICS_PACE * (now() - began_s), interval_s)
                 self._topics_told, self._role_told = None if wanted_again else version, role
         except _NotTaken as failure:
@@ -146,7 +154,7 @@ class _Teller:
     async def _register(self, registration: Registration, timeout_s: float) -> RegistrationReply:
         answer = await self._post(REGISTER_PATH, registration, timeout_s)
         if answer.status == 409:
-            # A newer leader is registered; this node will learn of it from its peers.
+            # A newer leader is registered; this node's peers will report it.
             return RegistrationReply()
         if answer.status != 200:
             raise _NotTaken(f"status {answer.status}")
@@ -156,7 +164,9 @@ class _Teller:
             raise _NotTaken(error.detail) from error
 
     async def _post(self, path: str, document: object, timeout_s: float) -> HttpAnswer:
-        """One request on a connection of its own: a second apart, none is worth a pool."""
+        """Send one request on its own connection: at one request a second a pool is not worth
+        it.
+        """
         body = encode_json(document)
         fields = (("Content-Type", JSON), ("Connection", "close"))
         head = request_head("POST", self._url, path, fields, body_size_bytes=len(body))
@@ -172,4 +182,4 @@ class _Teller:
 
 
 class _NotTaken(Exception):
-    """A name server did not take what it was told; the text says why."""
+    """A name server did not accept a request; the text says why."""

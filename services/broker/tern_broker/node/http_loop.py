@@ -1,4 +1,6 @@
-"""The broker's second loop: FastAPI and heartbeats on a thread of their own, so that the core never waits for either."""
+"""The broker's second loop: FastAPI and heartbeats on a separate thread, so that the core never
+waits for either.
+"""
 
 import asyncio
 import logging
@@ -24,7 +26,9 @@ T = TypeVar("T")
 
 
 class HttpLoop:
-    """Owner: the core loop, which starts and stops it. Everything it asks of the core runs there, in one turn."""
+    """Owner: the core loop, which starts and stops it. All its requests to the core run there, each
+    in one turn.
+    """
 
     def __init__(
         self,
@@ -41,9 +45,11 @@ class HttpLoop:
         mark: Callable[[], None] = lambda: None,
         tls: NodeTls = NO_TLS,
     ) -> None:
-        """*registration* None: name servers are told nothing; *transfer*, *choose*, *pass_over* None: there is no group to tell.
+        """*registration* None: name servers are not used; *transfer*, *choose*, *pass_over* None:
+        the node has no group.
 
-        *rebuild*: what other nodes of the group may copy; None: nothing. *mark* is called in the core before each question.
+        *rebuild*: what other nodes of the group may copy; None: nothing. *mark* is called in the
+        core before each request.
         """
         self._config, self._sock, self._tls = config, sock, tls
         self._status, self._trim, self._transfer, self._registration = status, trim, transfer, registration
@@ -60,7 +66,7 @@ class HttpLoop:
         self._thread.start()
 
     def stop(self) -> None:
-        """Unregister, stop serving; returns when the thread has ended or after 5 s."""
+        """Unregister and stop serving; return when the thread has ended or after 5 s."""
         # A thread that is still importing sees this when its loop begins.
         self._is_stopping = True
         if self._loop is not None and self._stop is not None:
@@ -68,7 +74,7 @@ class HttpLoop:
         self._thread.join(timeout=5)
 
     def changed(self) -> None:
-        """Called by the core: role, term or topics changed."""
+        """Notify the loop that role, term or topics changed. Called by the core."""
         if self._loop is not None and self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._changed)
 
@@ -105,7 +111,8 @@ class HttpLoop:
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
                 runner.run(main())
         except (Exception, SystemExit):
-            # A node that no longer registers would lead without being found. SystemExit is how the server says that it cannot begin.
+            # A node that does not register would lead without being found. SystemExit means that
+            # the server cannot start.
             log.critical("the HTTP loop broke; the process ends", exc_info=True)
             os._exit(EXIT_BROKEN)
 
@@ -119,7 +126,7 @@ class HttpLoop:
         return RebuildDoor(self._config, key=offer.key, ask_manifest=ask, read=offer.read)
 
     def _ask(self, question: Callable[[], T]) -> "asyncio.Future[T]":
-        """Run *question* in the core loop; a future of this loop."""
+        """Run *question* in the core loop; return a future of this loop."""
 
         async def answer() -> T:
             self._mark()

@@ -1,10 +1,13 @@
-"""How long the core loop was away: the longest step between two looks at its sockets, and how often steps of which length came.
+"""The duration of the core loop's steps: the longest time between two polls of its sockets, and a
+histogram of durations.
 
-Law: while there is work, a mark of our own goes round in the loop with it, one in each turn; the time between two of them is the length of
-that turn, and nothing that has become ready in it has waited longer. While there is none, no mark goes round and the loop sleeps. So it costs
-some 2 us a turn, whatever a turn does, and nothing is missed by asking seldom. A turn's time is that of the wall: waiting for the
-processor, for the interpreter's lock and for a page of a file is in it. The thread's CPU time is told beside it, so that a
-machine whose cores are all taken can be told from a step that is too long. That clock is a call of the kernel, read every 2 ms at most.
+Law: while there is work, a callback of the gauge is scheduled in each turn of the loop. The time
+between two of them is the length of the turn, and nothing that became ready in it has waited
+longer. Without work no callback is scheduled, and the loop sleeps. So the gauge costs some 2 us a
+turn, whatever the turn does, and no long step is missed. Durations are wall time: they include
+waits for the processor, for the interpreter's lock and for a page of a file. The thread's CPU time
+is reported as well, so that a machine without a free core can be distinguished from a step that is
+too long. Reading it is a system call, made every 2 ms at most.
 """
 
 from bisect import bisect_left
@@ -16,11 +19,13 @@ from typing import Any
 from tern_raft import Disk, PeerListener, Runtime
 from tern_store import SyncLost
 
-# Upper ends of the histogram's buckets, in s; what is longer is counted above the last.
+# Upper bounds of the histogram's buckets, in s; longer steps are counted above the last.
 BOUNDS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0)
-# The longest of each second is kept for so many seconds; seconds without a turn take no place.
+# The longest step of each second is kept for this many seconds; seconds without a turn take no
+# space.
 WINDOW_S = 60
-# The CPU time of shorter steps is not of interest; that of longer ones is told with what was used for so long before them.
+# CPU time is not recorded for shorter steps; for longer ones it includes what was used for this
+# long before them.
 CPU_FROM_S, CPU_STALE_S = 0.005, 0.002
 
 
@@ -41,7 +46,7 @@ class LoopGauge:
         monotonic: Callable[[], float],
         cpu: Callable[[], float],
     ) -> None:
-        """*cpu*: seconds that the loop's thread has had of a processor."""
+        """*cpu*: CPU seconds that the loop's thread has used."""
         self._call_soon, self._monotonic, self._cpu = call_soon, monotonic, cpu
         self._goes_round = self._has_work = False
         self._began_s = 0.0
@@ -52,16 +57,20 @@ class LoopGauge:
         self._seconds: deque[_Second] = deque([_Second(0)], maxlen=WINDOW_S + 1)
 
     def mark(self) -> None:
-        """The loop has begun to do something. First thing in everything that it calls; only the first one in a turn costs more than a call."""
+        """Note that the loop has begun to work. Each callback calls it first; only the first call
+        in a turn does more than return.
+        """
         self._has_work = True
         if not self._goes_round:
             self._goes_round = True
             self._go_round(self._monotonic())
 
     def describe(self) -> dict[str, Any]:
-        """As the node's status has it: `longest_ms` since the start, `longest_10s_ms` and `longest_60s_ms` of late (1 s more at most), the
-        most CPU that a step of 5 ms and more used (2 ms more at most), and how many steps were no longer than each bound and longer than the
-        one before ("inf": than the last).
+        """Return the figures for the node's status.
+
+        `longest_ms` since the start, `longest_10s_ms` and `longest_60s_ms` recently (1 s more at
+        most), the most CPU time of a step of 5 ms and more (2 ms more at most), and the number of
+        steps between each bound and the one before ("inf": above the last).
         """
         bounds = [f"{bound * 1_000:g}" for bound in BOUNDS_S] + ["inf"]
         return {
@@ -116,7 +125,9 @@ class LoopGauge:
 
 
 class GaugedRuntime:
-    """A runtime whose loop marks the gauge before whatever the runtime was asked to call. Owner: the core loop."""
+    """A runtime whose loop marks the gauge before each callback of the wrapped runtime. Owner: the
+    core loop.
+    """
 
     def __init__(self, runtime: Runtime, mark: Callable[[], None]) -> None:
         self._runtime, self._mark = runtime, mark
@@ -125,15 +136,15 @@ class GaugedRuntime:
         self.pid = runtime.pid
 
     def call_soon(self, callback: Callable[..., object], *arguments: object) -> object:
-        """In the next turn of the loop."""
+        """Run *callback* in the next turn of the loop."""
         return self._runtime.call_soon(self._call, callback, *arguments)
 
     def call_later(self, delay_s: float, callback: Callable[..., object], *arguments: object) -> object:
-        """Not before *delay_s* have passed."""
+        """Run *callback* not before *delay_s* have passed."""
         return self._runtime.call_later(delay_s, self._call, callback, *arguments)
 
     def open_disk(self, on_failure: Callable[[SyncLost], None]) -> Disk:
-        """Another disk thread of the node."""
+        """Return another disk thread of the node."""
         return _GaugedDisk(self._runtime.open_disk(on_failure), self._call)
 
     def _call(self, callback: Callable[..., object], *arguments: object) -> None:
@@ -151,14 +162,14 @@ class _GaugedDisk:
 
 
 class GaugedListener:
-    """Whom the sockets to the peers report to. Owner: the core loop."""
+    """The receiver of messages from the sockets to the peers. Owner: the core loop."""
 
     def __init__(self, listener: PeerListener, mark: Callable[[], None]) -> None:
         self._listener, self._mark = listener, mark
         self.connected, self.lost = listener.connected, listener.lost
 
     def receive(self, peer: str, body: bytes | memoryview) -> None:
-        """One message of *peer*."""
+        """Forward one message of *peer*."""
         self._mark()
         self._listener.receive(peer, body)
 

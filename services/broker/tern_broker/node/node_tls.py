@@ -1,8 +1,10 @@
-"""Every TLS context of a broker node, made once: who may speak at which port, and whom it speaks to.
+"""Every TLS context of a broker node, made once: the accepted peers of each port, and the peers
+that the node connects to.
 
-Raft port   brokers (that are members, on a link in their certificate's name)
-link port   proxies and checkers
-HTTP        anybody of the cluster looks; brokers copy logs; the operator trims and transfers
+     Raft port   brokers (that are members, on a link in their certificate's name)
+     link port   proxies and checkers
+     HTTP        every certificate of the cluster reads; brokers copy logs; the operator also
+                 trims and transfers
 """
 
 import ssl
@@ -14,7 +16,7 @@ from tern_service.process_security import UNPROTECTED, ProcessSecurity
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeTls:
-    """The contexts by what they are for; all None without TLS. Any thread."""
+    """The contexts by purpose; all None without TLS. Any thread."""
 
     security: ProcessSecurity = UNPROTECTED
     raft_listener: ssl.SSLContext | None = None
@@ -26,7 +28,7 @@ class NodeTls:
 
     @classmethod
     def of(cls, security: ProcessSecurity) -> "NodeTls":
-        """Those of *security*."""
+        """Return the contexts of *security*."""
         return cls(
             security=security,
             raft_listener=security.server(frozenset({BROKER})),

@@ -1,4 +1,6 @@
-"""GET from another node, on threads with plain sockets: a gibibyte through httpx costs five seconds of a core that the group needs."""
+"""GET from another node, on threads with plain sockets: a gibibyte through httpx costs five seconds
+of a core that the group needs.
+"""
 
 import asyncio
 import contextlib
@@ -9,12 +11,12 @@ from dataclasses import dataclass
 
 from tern_http.blocking import BlockingPool, read_body
 
-# The greatest reply that is believed: a piece of a file, or a manifest.
+# The largest accepted reply: a piece of a file, or a manifest.
 BODY_SIZE_MAX_BYTES = 8 << 20
 
 
 class PeerUnreachable(Exception):
-    """No answer, or none that can be read."""
+    """No answer, or an unreadable one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,26 +29,31 @@ class Reply:
 
 
 class PeerHttp:
-    """Connections to peers, kept while they live. Owner: one task; a request at a time uses a connection."""
+    """Connections to peers, kept open. Owner: one task; a connection carries one request at a
+    time.
+    """
 
     def __init__(self, timeout_s: float, tls: ssl.SSLContext | None = None) -> None:
         self._timeout_s = timeout_s
         self._pool = BlockingPool(tls)
 
     async def get(self, url: str, target: str, headers: dict[str, str] | None = None) -> Reply:
-        """GET *target* of the node at *url* (http://host:port, or https with TLS); PeerUnreachable."""
+        """GET *target* of the node at *url* (http://host:port, or https with TLS);
+        PeerUnreachable.
+        """
         while True:
             connection = self._pool.take(url, self._timeout_s)
             is_new = connection.sock is None
             try:
                 return await self._ask(url, connection, target, headers or {})
             except PeerUnreachable:
-                # One that was kept may have been closed by its peer in this very moment: then another one is tried.
+                # The peer may have closed a kept connection at this very moment: then another one
+                # is tried.
                 if is_new:
                     raise
 
     def close(self) -> None:
-        """Close what is idle."""
+        """Close the idle connections."""
         self._pool.close()
 
     async def _ask(
@@ -59,7 +66,8 @@ class PeerHttp:
             connection.close()
             raise PeerUnreachable(f"{url}: {error or type(error).__name__}") from error
         except asyncio.CancelledError:
-            # The thread may still read from it: shut down, so that it ends, and closed when it has.
+            # The thread may still read from it: shut the connection down, so that the thread ends,
+            # and close it then.
             if connection.sock is not None:
                 with contextlib.suppress(OSError):
                     connection.sock.shutdown(socket.SHUT_RDWR)
@@ -77,7 +85,7 @@ def _exchange(connection: http.client.HTTPConnection, target: str, headers: dict
 
 
 def _abandon(work: "asyncio.Future[Reply]", connection: http.client.HTTPConnection) -> None:
-    """Nobody waits for *work*, which has ended."""
+    """Consume the result of *work*, which has ended after its caller was cancelled."""
     if not work.cancelled():
         work.exception()
     connection.close()

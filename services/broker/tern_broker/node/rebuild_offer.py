@@ -1,4 +1,6 @@
-"""What a broker offers to a node of its group that must be rebuilt: the manifest from the core loop, and pieces of files."""
+"""The files that a broker offers to a node of its group that must be rebuilt: the manifest from the
+core loop, and pieces of files.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,7 +14,9 @@ from tern_wire.errors import RebuildNotHere, RebuildNotNow
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RebuildOffer:
-    """*manifest* is asked in the core loop, *read* (name, position, size) on any thread; *key* is the cluster's."""
+    """*manifest* is called in the core loop, *read* (name, position, size) on any thread; *key* is
+    the cluster's.
+    """
 
     key: bytes
     manifest: Callable[[], dict[str, Any]]
@@ -20,7 +24,9 @@ class RebuildOffer:
 
 
 def rebuild_offer(config: BrokerConfig, engine: Engine, *, key: bytes) -> RebuildOffer:
-    """The offer of a node that takes part: only while it serves does it say what there is to be copied."""
+    """Return the offer of a node that takes part: only while it serves does it return a
+    manifest.
+    """
     source = RebuildSource(engine.store)
 
     def manifest() -> dict[str, Any]:

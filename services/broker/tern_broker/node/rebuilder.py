@@ -1,7 +1,8 @@
-"""Copies the log of this node's group from whoever leads it, until a store can be opened: the network side of `RebuildSink`.
+"""Copies the log of this node's group from its leader, until a store can be opened: the network
+side of `RebuildSink`.
 
-It never gives up: leaders change, files are dropped, disks are full for a while. What was copied stays, each time a new manifest says
-what is missing. Only the serving leader is asked for that.
+It never gives up: leaders change, files are dropped, disks are full for a while. Copied data stays;
+each new manifest shows what is missing. Only the serving leader provides it.
 """
 
 import asyncio
@@ -35,20 +36,21 @@ from tern_wire.principals.peer_proof import NONCE_SIZE_BYTES, PeerRequest, proof
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
-# Some on their way while another is written. Pieces of 4 MiB are no faster, and leave the process 35 MB larger.
+# Some are fetched while another is written. Pieces of 4 MiB are no faster, and make the process 35
+# MB larger.
 PIECES_IN_FLIGHT = 3
 PIECE_SIZE_BYTES = 1 << 20
 REQUEST_TIMEOUT_S = 10.0
 PAUSE_FIRST_S, PAUSE_MAX_S = 0.25, 5.0
 PROGRESS_PERIOD_S = 5.0
-# What the group has written meanwhile is copied, too, as long as it is more than Raft sends in a moment.
+# Data that the group writes meanwhile is copied as well, until Raft can send the rest in a moment.
 GROWTH_LEFT_MAX_BYTES = 8 << 20
 MANIFESTS_MAX = 8
 
 
 @dataclass(slots=True)
 class RebuildProgress:
-    """How far a copy is. Written by the rebuilder, read by the status of the same loop."""
+    """The progress of a copy. Written by the rebuilder, read by the status of the same loop."""
 
     leader: str = ""
     copied_bytes: int = 0
@@ -56,7 +58,7 @@ class RebuildProgress:
     began_s: float = field(default_factory=time.monotonic)
 
     def document(self) -> dict[str, Any]:
-        """For GET /v1/broker."""
+        """Return the progress for GET /v1/broker."""
         return {
             "leader": self.leader,
             "copied_bytes": self.copied_bytes,
@@ -66,8 +68,11 @@ class RebuildProgress:
 
 
 def peers_http(config: BrokerConfig, told: Callable[[str], int]) -> dict[str, str]:
-    """Where the other members answer HTTP: at the port that *told* knows of them. Who has told none (0), is down or of a release that does
-    not tell, is looked for behind its Raft port, as `ternmq up` and the manifests of `deploy` have it."""
+    """Return the HTTP URLs of the other members: at the port that *told* returns.
+
+    For 0 (the member has not reported a port, is down, or is of a release that does not report it)
+    it is the port after the Raft port, as `ternmq up` and the manifests of `deploy` choose it.
+    """
     members = config.members().items()
     scheme = "https" if config.has_tls else "http"
     return {
@@ -87,9 +92,11 @@ async def rebuild(
     rate_max_bytes_per_s: int = REBUILD_RATE_MAX_BYTES_PER_S,
     tls: ssl.SSLContext | None = None,
 ) -> bool:
-    """Whether *directory* holds a copy of the leader's log now, in place; False if *stop* was set before.
+    """Copy the leader's log to *directory*; return True when the copy is in place, False if *stop*
+    was set before.
 
-    *peers_http*: where the other members answer HTTP, as far as is known now. The caller holds the directory's lock. WrongGroup: the leader has another group's log. SyncLost: the disk does not
+    *peers_http*: URLs of the other members, as far as they are known now. The caller holds the
+    directory's lock. WrongGroup: the leader has another group's log. SyncLost: the disk does not
     keep what is written; end the process.
     """
     group = Genesis(bytes.fromhex(config.group_id), tuple(config.members()), config.segment_size_bytes)
@@ -116,7 +123,7 @@ class _Stopped(Exception):
 
 
 class _Copier:
-    """One rebuild. Everything of the sink runs on another thread, one call at a time."""
+    """One rebuild. All calls of the sink run on another thread, one at a time."""
 
     def __init__(
         self,
@@ -136,7 +143,7 @@ class _Copier:
         self._told_at_s = time.monotonic()
 
     async def run(self) -> bool:
-        """Copy until it is done."""
+        """Copy until the copy is complete."""
         pause_s = PAUSE_FIRST_S
         while True:
             before = self._sink.copied_bytes
@@ -177,7 +184,7 @@ class _Copier:
         log.info("the leader's log is copied", extra={"leader": progress.leader, **progress.document()})
 
     async def _copy(self, url: str) -> None:
-        """Write everything that is wanted, in order, with some pieces on their way."""
+        """Write all wanted pieces, in order, with some of them in flight."""
         pending: deque[tuple[Wanted, asyncio.Task[bytearray]]] = deque()
         try:
             while True:
@@ -204,16 +211,16 @@ class _Copier:
         return reply.content
 
     async def _take_turn(self, size_bytes: int) -> None:
-        """Wait until the rate allows for another piece; an idle time is not made up for."""
+        """Wait until the rate allows another piece; idle time earns no credit."""
         now_s = time.monotonic()
         begin_s = max(self._may_fetch_at_s, now_s)
         self._may_fetch_at_s = begin_s + size_bytes / self._rate_max_bytes_per_s
         await asyncio.sleep(begin_s - now_s)
 
-    # Asking ----------------------------------------------------------------------------------------------------
+    # Requests -------------------------------------------------------------------------------------
     async def _find_leader(self) -> tuple[str, str]:
-        """Name and URL of the member that says it serves; TernError if none does."""
-        # Asked anew each time: peers tell where they answer as soon as they are there.
+        """Return name and URL of the member that reports that it serves; TernError if none does."""
+        # Asked anew each time: peers report their ports as soon as they are up.
         peers = self._peers()
         names = list(peers)
         answers = await asyncio.gather(*(self._get_status(peers[name]) for name in names))
@@ -237,7 +244,7 @@ class _Copier:
         return document
 
     async def _get(self, url: str, target: str) -> Reply:
-        """A signed request; the problem that the other side answers is raised again."""
+        """Send a signed request; a problem in the answer is raised again."""
         request = PeerRequest(
             method="GET",
             target=target,
@@ -256,7 +263,7 @@ class _Copier:
             raise CopyRefused(0, f"{target} was answered {reply.status}") from None
         raise error_from(code, problem)
 
-    # Below -----------------------------------------------------------------------------------------------------
+    # Helpers --------------------------------------------------------------------------------------
     async def _unless_stopped(self, work: "Coroutine[Any, Any, T] | asyncio.Task[T]") -> T:
         task = asyncio.ensure_future(work)
         stopped = asyncio.ensure_future(self._stop.wait())

@@ -1,6 +1,7 @@
-"""A node without a log that it may use: it neither votes nor leads nor serves; it stays up to say so, and copies the leader's log.
+"""A node without a usable log: it neither votes nor leads nor serves. It stays up to report this,
+and copies the leader's log.
 
-A group of one has nobody to copy from: such a node only says what was found.
+A group of one has no leader to copy from: such a node only reports the problem.
 """
 
 import asyncio
@@ -30,12 +31,13 @@ async def stand_by(
     rate_max_bytes_per_s: int = REBUILD_RATE_MAX_BYTES_PER_S,
     tls: NodeTls = NO_TLS,
 ) -> bool:
-    """Whether a copy of the leader's log is in place now, so that the store can be opened; False if *stop* was set before.
+    """Copy the leader's log; return True when the copy is in place, False if *stop* was set before.
 
-    Health and status are answered meanwhile, on a duplicate of *sock*, which stays the caller's. No port of the link or of Raft is
-    opened. *told_http_port*: where a peer has said that it answers HTTP, 0 if it has not. The caller holds the directory's lock. Raises what `rebuild` raises.
+    Health and status are served meanwhile, on a duplicate of *sock*, which remains the caller's. No
+    port of the link or of Raft is opened. *told_http_port*: the HTTP port that a peer has reported,
+    0 if none. The caller holds the directory's lock. Raises what `rebuild` raises.
     """
-    # Only here: a node that is well starts without it.
+    # Imported here alone: a healthy node starts without it.
     from tern_broker.node.rebuilder import RebuildProgress, peers_http, rebuild  # noqa: PLC0415
 
     has_peers, progress = len(config.members()) > 1, RebuildProgress()
@@ -50,7 +52,7 @@ async def stand_by(
         "broker_group": config.broker_group,
         "role": "rebuilding" if has_peers else "quarantined",
         "serving": False,
-        # Nobody leads this node: it is not ready. Whom it copies from, says "copy".
+        # Empty, since the node is not ready without a leader. The source of the copy is in "copy".
         "leader": "",
     }
     if found:

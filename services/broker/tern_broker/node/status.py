@@ -1,4 +1,4 @@
-"""What a node says of itself: to people, proxies and metrics."""
+"""Status of a node: for operators, proxies and metrics."""
 
 from typing import Any
 
@@ -7,13 +7,15 @@ from tern_broker.engine import Engine
 
 
 def space_held(engine: Engine) -> dict[str, Any] | None:
-    """On a leader whose disk is full: whose unread messages cannot go; None if there are none."""
+    """Return on a leader whose disk is full the largest holder of unread messages that cannot be
+    dropped; None if there is none.
+    """
     holder = engine.trimmer.holder if engine.raft.is_serving else None
     return {"topic": holder.topic, "group": holder.group, "messages": holder.messages} if holder is not None else None
 
 
 def engine_status(engine: Engine, config: BrokerConfig) -> dict[str, Any]:
-    """What people and proxies ask: role, term, leader, indexes, peers, counters."""
+    """Return the status for operators and proxies: role, term, leader, indexes, peers, counters."""
     counters = engine.state.counters
     return {
         "node": config.node,

@@ -1,4 +1,5 @@
-"""Reading dead letters on the leader: notes a page at a time, and what a note says of a message that is about to be buried.
+"""Reads of dead letters on the leader: pages of notes, and the notes of messages that are about to
+be buried.
 
 Law: nothing here changes anything, and every call reads a bounded number of bytes.
 """
@@ -31,7 +32,8 @@ from tern_wire.records.record import (
     stamp_stored,
 )
 
-# Messages buried by one command, of notes of some 300 bytes; with the longest reasons 100 KiB.
+# Messages buried by one command, with notes of some 300 bytes each; with the longest reasons 100
+# KiB.
 BURIED_MAX = 64
 _CAUSES = {Cause.EXPIRED: EXPIRED, Cause.NACKED: NACKED, Cause.REJECTED: REJECTED}
 _AT_BODY_SIZE = HEAD_SIZE_BYTES - 4
@@ -39,7 +41,7 @@ _AT_BODY_SIZE = HEAD_SIZE_BYTES - 4
 
 @dataclass(frozen=True, slots=True)
 class Letter:
-    """One dead letter: its offset, what its note says (None: it says nothing that can be read), and where the original is."""
+    """One dead letter: its offset, its note (None: unreadable), and the place of the original."""
 
     offset: int
     note: Note | None
@@ -47,14 +49,18 @@ class Letter:
 
 
 class DeadLetterReader:
-    """Of one node. Owner: the core loop. LogRot, DerivedDamage, StoreError if bytes on the way went bad."""
+    """Of one node. Owner: the core loop. LogRot, DerivedDamage, StoreError if bytes that were read
+    are damaged.
+    """
 
     def __init__(self, store: Store, state: Callable[[], StateMachine], *, host: bytes) -> None:
-        """*host*: of this node, as records have it."""
+        """*host*: this node's, in the form of records."""
         self._store, self._state, self._host = store, state, host
 
     def letters(self, group_id: int, offset: int, count: int) -> list[Letter]:
-        """Up to *count* from *offset* on that are there still; those that were purged or redriven are left out."""
+        """Return up to *count* dead letters from *offset* on; purged and redriven ones are left
+        out.
+        """
         letters = self._state().dead_letters
         topic = letters.topics.of(group_id)
         if topic is None:
@@ -72,7 +78,7 @@ class DeadLetterReader:
         ]
 
     def bury_parts(self, now_ms: int) -> Parts:
-        """A BURY of what is dying now, of nothing if nothing is."""
+        """Return a BURY of the messages that are dying now; an empty one if there are none."""
         rows: list[tuple[int, ...]] = []
         notes: list[bytes] = []
         for place, offset, death, dead in self._dying():
@@ -100,7 +106,9 @@ class DeadLetterReader:
         return [SEND_HEAD.pack(len(rows), 0), np.array(rows, BURY_ROWS).tobytes(), data]
 
     def _dying(self) -> Iterator[tuple[tuple[int, int, int], int, Death, Topic]]:
-        """(place, offset, death, dead-letter topic) of the first that are dying; places where nothing is any more are forgotten."""
+        """Yield (place, offset, death, dead-letter topic) of the first dying messages; places
+        without any are dropped.
+        """
         leasing, count = self._state().leasing, 0
         for place in list(leasing.condemned):
             delivery: Delivery | None = leasing.find(*place)
@@ -115,7 +123,9 @@ class DeadLetterReader:
                     return
 
     def _properties(self, position: int, size: int) -> dict[str, str]:
-        """Those of the record at *position*; its body, which may be large, is not read."""
+        """Return the properties of the record at *position*; its body, which may be large, is not
+        read.
+        """
         head = self._read([position], [HEAD_SIZE_BYTES])
         skip = HEAD_SIZE_BYTES + int.from_bytes(head[_AT_BODY_SIZE:HEAD_SIZE_BYTES], "big")
         tail = self._read([position + skip], [size - skip])

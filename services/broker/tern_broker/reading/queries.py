@@ -1,8 +1,10 @@
-"""Messages by key: the key's chain in the index walked newest first, real keys compared, offsets found. Bounded, and resumable.
+"""Messages by key: walk the key's chain in the index, newest first, compare the real keys, find
+offsets. Bounded and resumable.
 
-In the log a record has no offset: which offset it got, its queue says. An entry's time is in its records (stored time) and in the
-queue's times (visible time), so a record that became visible when it was stored is looked for among the offsets of that millisecond;
-one that was delayed, from its delivery time on; one of a transaction, in the second in which its commit put it into the index.
+A record in the log has no offset: its queue gives it. An entry's time is in its records (stored
+time) and in the queue's times (visible time). So a record that became visible when it was stored is
+searched among the offsets of that millisecond; a delayed one from its delivery time on; one of a
+transaction in the second in which its commit was indexed.
 """
 
 from collections.abc import Generator, Iterator
@@ -17,15 +19,18 @@ from tern_store.kept_times import offset_at
 from tern_wire.limits import QUERY_STEPS_MAX
 from tern_wire.records.record import DELIVER_MS, KEYS, MESSAGE_ID, SIZE, TRANSACTIONAL, Record, decode_record, fill_in
 
-# A fired timer makes its messages visible within the second that follows, mostly: so many offsets are looked at.
+# A fired timer usually makes its messages visible within the next second: this many offsets are
+# searched.
 LATE_ENTRIES_MAX = 8_192
-# Steps of a walk between two places where it may be put off; a record that is read counts as many.
+# Steps of a walk between two suspension points; number of steps for which a record counts.
 _STEPS_PER_TURN, _STEPS_PER_RECORD = 256, 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundRecord:
-    """A record, where it lies in the log, its place in the index, and its offset: -1 while no queue entry of its own is known."""
+    """A record, its position in the log, its place in the index, and its offset: -1 without a known
+    queue entry.
+    """
 
     place: Place
     position: int
@@ -36,9 +41,11 @@ class FoundRecord:
 
 @dataclass(slots=True)
 class KeyQuery:
-    """Records of *topic* whose message id or one of whose keys is *key*, stored in [*begin_ms*, *end_ms*]. Owner: who makes it.
+    """Records of *topic* whose message id or one of whose keys is *key*, stored in [*begin_ms*,
+    *end_ms*].
 
-    At most *count* records and *size_max_bytes* (one record always fits), behind *after* if that is set.
+    At most *count* records and *size_max_bytes* (one record always fits), after *after* if that is
+    set. Owner: its creator.
     """
 
     store: Store
@@ -50,23 +57,26 @@ class KeyQuery:
     size_max_bytes: int
     after: Place | None = None
     found: list[FoundRecord] = field(default_factory=list)
-    # Where to go on; None: there is nothing older.
+    # The place to continue at; None: nothing is older.
     next: Place | None = None
-    # Whether the walk stopped at its bound, and not since enough was found or all was seen.
+    # Whether the walk stopped at its step limit, not because enough was found or all was searched.
     is_truncated: bool = False
 
     def steps(self) -> Iterator[None]:
-        """Walk; stops now and then. LogRot, DerivedDamage if bytes on the way went bad."""
+        """Walk the index; yields now and then. LogRot, DerivedDamage if bytes that were read are
+        damaged.
+        """
         seen: set[str] = set()
         copies = self.store.moved.positions(self.topic.topic_id)
         steps, size = 0, 0
-        # What was stored under the topic's name before it was made (again) is another topic's.
+        # Anything stored under the topic's name before its creation belongs to another topic.
         self.begin_ms = max(self.begin_ms, self.topic.created_ms)
-        # Times of the index are whole seconds, rounded down; the record's own decides.
+        # Times of the index are whole seconds, rounded down; the record's own time decides.
         walk = self.store.keys.walk(self.topic.name, self.key, begin_ms=max(0, self.begin_ms - 999), after=self.after)
         for place, position, time_ms in walk:
             steps += 1
-            # A copy that retention made is as young as the copying; the message is as old as its record says.
+            # A copy made by retention has the index time of the copying; the message has the time
+            # of its record.
             is_late = time_ms > self.end_ms and position not in copies
             # Retention may have dropped what the walk has still found.
             if position >= self.store.log.start.position and not is_late:
@@ -80,7 +90,7 @@ class KeyQuery:
                 yield
 
     def _look(self, place: Place, position: int, indexed_ms: int, seen: set[str]) -> int:
-        """Keep the record at *position* if it is wanted; its size, or 0."""
+        """Keep the record at *position* if it matches; return its size, or 0."""
         log = self.store.log
         where = np.array([position])
         (size,) = SIZE.unpack(log.read_records(where, np.array([SIZE.size])))
@@ -89,7 +99,8 @@ class KeyQuery:
         message_id = record.properties.get(MESSAGE_ID, "")
         names = {message_id, *record.properties.get(KEYS, "").split(" ")}
         is_wanted = record.topic == self.topic.name and self.key in names
-        # A message that was copied forward is there twice until its old segment goes; the copy comes first.
+        # A message that was copied forward exists twice until its old segment is dropped; the copy
+        # comes first.
         if not is_wanted or not self.begin_ms <= record.stored_ms <= self.end_ms or (message_id and message_id in seen):
             return 0
         seen.add(message_id)
@@ -99,16 +110,17 @@ class KeyQuery:
 
 
 def filled_in(found: FoundRecord) -> bytearray:
-    """The record with its offset and position, as a pull gives it."""
+    """Return the record with its offset and position, as a pull returns it."""
     data = bytearray(found.data)
     fill_in(data, np.zeros(1, np.int64), np.array([found.offset]), np.array([found.position]))
     return data
 
 
 def offset_of(store: Store, topic: Topic, record: Record, position: int, indexed_ms: int) -> int:
-    """The offset of the record at *position* in its queue; -1 when it is not visible (yet), or its queue entry is gone.
+    """Return the offset of the record at *position* in its queue; -1 if it is not visible (yet), or
+    has no queue entry.
 
-    *indexed_ms*: when it came into the index, down to the second.
+    *indexed_ms*: when it was indexed, in whole seconds.
     """
     queue = record.queue
     if not 0 <= queue < topic.queues or topic.ends[queue] == topic.mins[queue]:
@@ -131,7 +143,10 @@ def offset_of(store: Store, topic: Topic, record: Record, position: int, indexed
 
 
 def find_position(store: Store, topic: Topic, queue: int, position: int) -> Generator[None, None, int]:
-    """The offset whose entry points at *position*, -1 if none does: the whole queue is looked at, newest first, in steps."""
+    """Return the offset whose entry points at *position*, -1 if none does.
+
+    The whole queue is searched, newest first, in steps.
+    """
     end = topic.ends[queue]
     while end > topic.mins[queue]:
         first = max(topic.mins[queue], end - LATE_ENTRIES_MAX)

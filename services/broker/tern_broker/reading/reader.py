@@ -1,4 +1,6 @@
-"""Reading messages: what a queue says lies where, from the log, filled in with offsets and positions."""
+"""Reads of messages: from a queue's entries to records of the log, filled in with offsets and
+positions.
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -16,14 +18,18 @@ from tern_wire.records.record import SIZE, Record, decode_record, fill_in, is_wh
 
 @dataclass(frozen=True, slots=True)
 class Messages:
-    """Records of one queue, filled in: *data* is their concatenation, *offsets* one each."""
+    """Records of one queue, filled in: *data* is their concatenation, *offsets* has one for
+    each.
+    """
 
     data: memoryview
     offsets: npt.NDArray[np.int64]
 
 
 class Reader:
-    """Of one store. Owner: the core loop. LogRot, DerivedDamage if bytes on the way went bad."""
+    """Of one store. Owner: the core loop. LogRot, DerivedDamage if bytes that were read are
+    damaged.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -31,7 +37,9 @@ class Reader:
     def read_messages(
         self, topic: Topic, queue: int, offsets: npt.NDArray[np.int64], entries: npt.NDArray[Any]
     ) -> Messages:
-        """The records that *entries* point at, copied, with offset and position filled in."""
+        """Return the records that *entries* point at, copied, with offset and position filled
+        in.
+        """
         positions = entries["position"].astype(np.int64)
         sizes = entries["size"].astype(np.int64)
         data = self._store.log.read_records(positions, sizes)
@@ -42,7 +50,11 @@ class Reader:
         return Messages(data, offsets)
 
     def entries(self, topic: Topic, queue: int, offset: int, count: int) -> npt.NDArray[Any]:
-        """Up to *count* queue entries (QUEUE_ENTRIES) from *offset* on, none of them behind the end; OffsetExpired below the oldest kept."""
+        """Return up to *count* queue entries (QUEUE_ENTRIES) from *offset* on, up to the end of the
+        queue.
+
+        OffsetExpired below the oldest kept.
+        """
         oldest = topic.mins[queue]
         if offset < oldest:
             raise OffsetExpired(offset=offset, min_offset=oldest)
@@ -52,7 +64,9 @@ class Reader:
         return self._store.read_queue(topic.topic_id, queue, offset, count)
 
     def pull(self, topic: Topic, queue: int, offset: int, end: int, messages_max: int, size_max_bytes: int) -> Messages:
-        """Messages of [offset, end), at least one if there is one; OffsetExpired below the oldest kept."""
+        """Return messages of [offset, end), at least one if there is one; OffsetExpired below the
+        oldest kept.
+        """
         entries = self.entries(topic, queue, offset, min(messages_max, end - offset))
         if not len(entries):
             return Messages(memoryview(b""), np.empty(0, np.int64))
@@ -61,17 +75,23 @@ class Reader:
         return self.read_messages(topic, queue, np.arange(offset, offset + len(entries), dtype=np.int64), entries)
 
     def distance_bytes(self, topic: Topic, queue: int, offset: int) -> int:
-        """How far the message at *offset* lies behind the end of the log; 0 when there is none."""
+        """Return how far the message at *offset* is behind the end of the log (bytes); 0 when there
+        is none.
+        """
         entries = self.entries(topic, queue, offset, 1)
         return self._store.log.end_position - int(entries["position"][0]) if len(entries) else 0
 
     def pull_records(self, topic: Topic, queue: int, offset: int, count: int) -> list[Record]:
-        """As pull, decoded one by one: for the few that the broker itself must look into."""
+        """Return messages from *offset* on, decoded one by one: for the few that the broker itself
+        inspects.
+        """
         found = self.pull(topic, queue, offset, offset + count, count, RECEIVE_SIZE_MAX_BYTES)
         return [decode_record(found.data, int(start)) for start in record_starts(found.data)]
 
     def record_at(self, position: int) -> Record | None:
-        """The record that was stored at *position* of the log, where one begins; None if retention has dropped it."""
+        """Return the record that begins at *position* of the log; None if retention has dropped
+        it.
+        """
         if position < self._store.log.start.position:
             return None
         log, where = self._store.log, np.array([position])

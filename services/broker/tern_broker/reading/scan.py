@@ -1,7 +1,8 @@
-"""Looking for messages that a reader wants in one queue, from an offset on, a page at a time.
+"""Search one queue for messages that match a reader's filter, from an offset on, a page at a time.
 
-Law: what a reader does not want is passed over and counts: `offset` moves behind everything that was looked at, so nothing is looked
-at twice. Which messages are wanted is the filter's word: queue entries first (20 bytes each), and only what these leave is read.
+Law: messages that do not match are skipped and count: `offset` moves past everything that was
+examined, so nothing is examined twice. The filter decides: first by queue entries (20 bytes each),
+then by the records of the remaining ones only.
 """
 
 from typing import Any
@@ -14,13 +15,14 @@ from tern_broker.reading.reader import Reader
 from tern_wire.filters import Filter
 from tern_wire.limits import MIB
 
-# Entries of one page: 80 KiB of a queue's file by tags; records of an SQL page are evaluated one by one, some 3 us each.
+# Entries of one page: 80 KiB of a queue's file by tags; records of an SQL page are evaluated one by
+# one, some 3 us each.
 TAG_PAGE_ENTRIES, SQL_PAGE_ENTRIES = 4_096, 256
 PAGE_SIZE_MAX_BYTES = 1 * MIB
 
 
 class QueueScan:
-    """One reader's look at one queue. Owner: the request that makes it."""
+    """One reader's scan of one queue. Owner: the request that makes it."""
 
     def __init__(
         self,
@@ -34,40 +36,42 @@ class QueueScan:
         messages_max: int,
         size_max_bytes: int,
     ) -> None:
-        """Look at [*offset*, *end*), or as far as the queue goes at the time of looking."""
+        """Scan [*offset*, *end*), or up to the current end of the queue."""
         self._reader, self._topic, self._queue, self._wanted = reader, topic, queue, wanted
         self._end, self._messages_left, self._size_left = end, messages_max, size_max_bytes
-        # Where the next page begins.
+        # The begin of the next page.
         self.offset = offset
         # Records that were found, filled in.
         self.found: list[memoryview] = []
-        # How many they are.
+        # Number of messages found.
         self.messages = 0
         self._is_full = False
 
     @property
     def end(self) -> int:
-        """Where the scan ends as of now."""
+        """The current end of the scan."""
         end = self._topic.ends[self._queue]
         return end if self._end is None else min(self._end, end)
 
     @property
     def is_closed(self) -> bool:
-        """Whether it has come to the end that was asked for: no new message could belong to it."""
+        """Whether it has reached the requested end: no new message could belong to it."""
         return self._end is not None and self.offset >= self._end
 
     @property
     def is_over(self) -> bool:
-        """Whether there is nothing left to look at now, or nothing more fits."""
+        """Whether nothing is left to examine now, or nothing more fits."""
         return self._is_full or self.offset >= self.end
 
     def keep_to(self, page_bytes: int) -> None:
-        """Find no more than so many bytes, if that is less than was asked for (0: whatever it is)."""
+        """Limit the answer to *page_bytes*, if that is less than requested (0: no limit)."""
         if page_bytes:
             self._size_left = min(self._size_left, page_bytes)
 
     def step(self) -> None:
-        """Look at one page. OffsetExpired when retention has passed the place; LogRot, DerivedDamage."""
+        """Examine one page. OffsetExpired when retention has passed the place; LogRot,
+        DerivedDamage.
+        """
         if self._wanted.is_all:
             page = self._reader.pull(
                 self._topic, self._queue, self.offset, self.end, self._messages_left, self._size_left
@@ -80,7 +84,7 @@ class QueueScan:
         page_entries = TAG_PAGE_ENTRIES if self._wanted.is_tag else SQL_PAGE_ENTRIES
         entries = self._reader.entries(self._topic, self._queue, self.offset, min(page_entries, self.end - self.offset))
         if not len(entries):
-            # Its end is known, its entries are not there: only a queue that was removed looks so.
+            # Its end is known but its entries are missing: the queue was removed.
             self._is_full = True
             return
         left = np.flatnonzero(self._wanted.preselect(entries))
@@ -93,7 +97,9 @@ class QueueScan:
         self.offset += looked_at
 
     def _keep(self, entries: npt.NDArray[Any], left: npt.NDArray[np.int64], looked_at: int) -> int:
-        """Read the entries numbered *left* and keep what matches, as far as it fits; how many entries were looked at."""
+        """Read the entries numbered *left* and keep those that match, as far as they fit; return
+        how many entries were examined.
+        """
         page = self._reader.read_messages(self._topic, self._queue, self.offset + left, entries[left])
         sizes = entries["size"].astype(np.int64)[left]
         starts = np.cumsum(sizes) - sizes

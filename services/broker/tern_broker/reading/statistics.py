@@ -1,8 +1,11 @@
-"""Counters of what goes in and out of topics and groups, and their rates over the last minute. Never scans, never part of the state.
+"""Counters of incoming and outgoing messages of topics and groups, and their rates over the last
+minute.
 
-Law: what comes in is counted from what apply did, so every node counts it; what goes out is counted where it is answered, so only by the
-leader, and it begins anew with each leader. A rate is the difference of two totals: the one of now, and the last one that was noted
-a minute ago or earlier. Totals are noted every 5 s, only where something has changed, so an idle topic costs nothing.
+It never scans, and is no part of the state. Law: incoming messages are counted from apply's
+results, so every node counts them; outgoing ones are counted with the answers, so only by the
+leader, and anew for each leader. A rate is the difference of two totals: the current one, and the
+last one noted a minute ago or earlier. Totals are noted every 5 s, only after a change, so an idle
+topic costs nothing.
 """
 
 from collections import deque
@@ -18,13 +21,15 @@ from tern_wire.link.rows import QueueAppends
 
 SAMPLE_PERIOD_S = 5.0
 WINDOW_S = 60.0
-# Appends to many topics at once wait to be summed up together, no more than these.
+# Limit of appends to several topics that wait to be summed up together.
 PENDING_MAX = 256
 
 
 @dataclass(slots=True)
 class Flow:
-    """Messages and bytes so far, and notes of (time s, messages, bytes) from one window ago on. Owner: Statistics."""
+    """Messages and bytes so far, and notes of (time s, messages, bytes) of the last window. Owner:
+    Statistics.
+    """
 
     began_s: float
     messages: int = 0
@@ -32,13 +37,15 @@ class Flow:
     notes: deque[tuple[float, int, int]] = field(default_factory=deque)
 
     def note(self, now_s: float) -> None:
-        """Remember the totals of now; what is older than the window goes, but for one."""
+        """Note the current totals; drop notes older than the window, but for one."""
         self.notes.append((now_s, self.messages, self.size_bytes))
         while len(self.notes) > 1 and self.notes[1][0] <= now_s - WINDOW_S:
             self.notes.popleft()
 
     def rates(self, now_s: float) -> tuple[float, float]:
-        """Messages and bytes a second over the last minute, or since it began if that is less."""
+        """Return messages and bytes a second over the last minute, or since the begin if that is
+        less.
+        """
         base = (self.began_s, 0, 0)
         for noted in self.notes:
             if noted[0] <= now_s - WINDOW_S:
@@ -50,7 +57,7 @@ class Flow:
         return (self.messages - base[1]) / passed_s, (self.size_bytes - base[2]) / passed_s
 
     def describe(self, now_s: float) -> dict[str, Any]:
-        """As documents have it."""
+        """Return the flow in the form of documents."""
         messages_per_s, bytes_per_s = self.rates(now_s)
         return {
             "messages": self.messages,
@@ -60,30 +67,32 @@ class Flow:
         }
 
 
-# (topic id, 0) for what comes in and goes out of topics, (topic id, group id) for what groups receive.
+# (topic id, 0) for flows of topics, (topic id, group id) for what groups receive.
 Key = tuple[int, int]
-# So few are added up faster one by one.
+# Up to this number of entries, one by one is faster.
 _FEW = 16
 # Over all topics: ids begin at 1.
 _ALL: Key = (0, 0)
 
 
 class Statistics:
-    """Of one node. Owner: the core loop. Bounded by topics and by pairs of groups and topics that groups have begun."""
+    """Of one node. Owner: the core loop. Bounded by topics and by pairs of groups and topics that
+    groups have begun.
+    """
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
         self._sampled_s = monotonic()
         self.came_in: dict[Key, Flow] = {}
         self.went_out: dict[Key, Flow] = {}
-        # What was received a second time and more often.
+        # Messages that were received a second time and more often.
         self.came_again: dict[Key, Flow] = {}
         self._changed: dict[int, Flow] = {}
         self._pending: list[QueueAppends] = []
 
-    # Counting --------------------------------------------------------------------------------------------------
+    # Counting -------------------------------------------------------------------------------------
     def applied(self, applied: Applied) -> None:
-        """What an entry added to queues; what belonged to topics and groups that it deleted is forgotten."""
+        """Count an entry's appends; drop the flows of topics and groups that it deleted."""
         for appends in applied.appends:
             if len(appends) == 1:
                 # One queue, the usual case: two additions.
@@ -96,18 +105,20 @@ class Statistics:
             self._forget(set(applied.dropped_topics), set(applied.dropped_groups))
 
     def delivered(self, topic_id: int, group_id: int, attempt: int, messages: int, size_bytes: int) -> None:
-        """A group has received messages, for the *attempt*th time (1-based)."""
+        """Count messages that a group has received, at the *attempt*th delivery attempt
+        (1-based).
+        """
         self._add(self.went_out, (topic_id, 0), messages, size_bytes)
         self._add(self.went_out, (topic_id, group_id), messages, size_bytes)
         if attempt > 1:
             self._add(self.came_again, (topic_id, group_id), messages, size_bytes)
 
     def pulled(self, topic_id: int, messages: int, size_bytes: int) -> None:
-        """Somebody has read messages by offset."""
+        """Count messages that were read by offset."""
         self._add(self.went_out, (topic_id, 0), messages, size_bytes)
 
     def sample(self) -> None:
-        """Called every few ms: notes the totals that have changed, every 5 s."""
+        """Note the changed totals every 5 s. Called every few ms."""
         now_s = self._monotonic()
         if now_s >= self._sampled_s + SAMPLE_PERIOD_S:
             self._sum_up()
@@ -130,7 +141,7 @@ class Statistics:
         self._changed[id(flow)] = flow
 
     def _sum_up(self) -> None:
-        """Count what entries added to many queues, all at once: per topic, not per queue."""
+        """Count the pending appends all at once: by topic, not by queue."""
         pending, self._pending = self._pending, []
         if not pending:
             return
@@ -147,15 +158,15 @@ class Statistics:
             for key in [key for key in flows if key[0] in topics or key[1] in groups]:
                 self._changed.pop(id(flows.pop(key)), None)
 
-    # Looking ---------------------------------------------------------------------------------------------------
+    # Queries --------------------------------------------------------------------------------------
     def of(self, flows: dict[Key, Flow], topic_id: int, group_id: int = 0) -> dict[str, Any]:
-        """One flow as documents have it; zeros where nothing has flowed."""
+        """Return one flow in the form of documents; zeros without a flow."""
         self._sum_up()
         flow = flows.get((topic_id, group_id))
         return (flow or Flow(self._sampled_s)).describe(self._monotonic())
 
     def totals(self) -> dict[str, dict[str, Any]]:
-        """What has come in and gone out over all topics."""
+        """Return the incoming and outgoing flow over all topics."""
         return {"in": self.of(self.came_in, *_ALL), "out": self.of(self.went_out, *_ALL)}
 
 

@@ -1,20 +1,20 @@
-"""Long reads a slice at a time, so that the core loop is never kept from sends and votes.
+"""Long reads, a slice at a time, so that they never delay the core loop's sends and votes.
 
-Law: one slice of at most SLICE_S in a turn of the loop, however many reads are under way; they take turns. A read is an iterator
-that stops at places where it may be put off; what it has to say it says itself.
+Law: one slice of at most SLICE_S in a turn of the loop, for any number of reads, which take turns.
+A read is an iterator that yields where it may be suspended, and sends its own answer.
 """
 
 from collections import deque
 from collections.abc import Callable, Iterator
 
-# With what else a turn does, the loop stays far below the 20 ms that producers would feel.
+# With the other work of a turn, the loop stays far below the 20 ms that producers would notice.
 SLICE_S = 0.005
-# Called with what a read has raised; not with what `failed` itself raises.
+# Called with an error that a read has raised; not with an error that `failed` itself raises.
 Failed = Callable[[Exception], None]
 
 
 class Turns:
-    """The reads under way. Owner: the core loop."""
+    """The reads in progress. Owner: the core loop."""
 
     def __init__(self, call_soon: Callable[[Callable[[], None]], object], monotonic: Callable[[], float]) -> None:
         self._call_soon, self._monotonic = call_soon, monotonic
@@ -25,12 +25,12 @@ class Turns:
         return len(self._waiting)
 
     def run(self, steps: Iterator[None], failed: Failed) -> None:
-        """Run *steps* to their end, beginning in the next turn; what they raise goes to *failed*, once."""
+        """Run *steps* to their end, beginning in the next turn; an error goes to *failed*, once."""
         self._waiting.append((steps, failed))
         self._soon()
 
     def stop(self) -> None:
-        """Forget what is under way: the files are about to be closed."""
+        """Drop the reads in progress: the files are about to be closed."""
         self._waiting.clear()
 
     def _soon(self) -> None:
@@ -44,7 +44,7 @@ class Turns:
             return
         until_s = self._monotonic() + SLICE_S
         steps, failed = self._waiting.popleft()
-        # Before the slice: whatever it raises, the others go on.
+        # Before the slice: if it raises, the other reads continue.
         self._soon()
         try:
             for _ in steps:

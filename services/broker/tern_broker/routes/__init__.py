@@ -1,4 +1,6 @@
-"""The broker's HTTP door: health, metrics, status, and copies for nodes that are rebuilt. Messages never pass here; proxies use the link."""
+"""The broker's HTTP routes: health, metrics, status, and copies for nodes that are rebuilt. They
+carry no messages; proxies use the link.
+"""
 
 from tern_broker.routes.rebuild import RebuildDoor
 from tern_broker.routes.status import AskChoose, AskPassOver, AskTransfer, status_routes

@@ -1,6 +1,8 @@
-"""GET /v1/broker/rebuild/...: manifest and files of the log, for nodes of this group and for the operator who makes a backup.
+"""GET /v1/broker/rebuild/...: manifest and files of the log, for nodes of this group and for the
+operator who makes a backup.
 
-Law: whoever asks shows the cluster key, as a member or as `operator`; with TLS also the certificate of that very member, or the operator's.
+Law: every caller presents a proof with the cluster key, as a member or as `operator`; with TLS also
+the certificate of that very member, or the operator's.
 """
 
 import asyncio
@@ -33,12 +35,12 @@ AskManifest = Callable[[], "asyncio.Future[dict[str, Any]]"]
 
 
 class RebuildDoor:
-    """The two routes and what they count. Owner: the HTTP loop."""
+    """The two routes and their counters. Owner: the HTTP loop."""
 
     def __init__(
         self, config: BrokerConfig, *, key: bytes, ask_manifest: AskManifest, read: Callable[[str, int, int], bytes]
     ) -> None:
-        """*read*: as RebuildSource.read, called on another thread."""
+        """*read*: RebuildSource.read, called on another thread."""
         self._proofs = PeerProofs(key, config.group_id, frozenset({*config.members(), OPERATOR}))
         self._members = frozenset(config.members())
         self._ask_manifest, self._read = ask_manifest, read
@@ -46,16 +48,18 @@ class RebuildDoor:
         self.sent_bytes = 0
 
     def counters(self) -> dict[str, int]:
-        """For /metrics."""
+        """Return the counters for /metrics."""
         return {"rebuild_requests_refused": self.refused, "rebuild_sent_bytes": self.sent_bytes}
 
     def router(self) -> APIRouter:
-        """The routes. Nothing of a request is looked at before its proof."""
+        """Return the routes. The proof is checked before any other part of a request."""
         router = APIRouter(tags=["rebuild"], dependencies=[Depends(self._require_peer)])
 
         @router.get(REBUILD_MANIFEST_PATH, response_class=Response)
         async def manifest() -> Response:
-            """What there is to be copied now; 409 from all but the serving leader."""
+            """Return the manifest of what can be copied now; 409 from all but the serving
+            leader.
+            """
             return Response(encode_json(await self._ask_manifest()), media_type=JSON)
 
         @router.get(REBUILD_FILES_PATH + "/{name}", response_class=Response)
@@ -64,9 +68,9 @@ class RebuildDoor:
             position: Annotated[int, Query(ge=0, lt=1 << 63)],
             size: Annotated[int, Query(ge=1, le=REBUILD_CHUNK_SIZE_MAX_BYTES)],
         ) -> Response:
-            """Bytes of one file with their CRC-32; 410 when retention has dropped it."""
+            """Return bytes of one file with their CRC-32; 410 when retention has dropped it."""
             try:
-                # A cold disk may take its time: health and heartbeats share this loop.
+                # A cold disk may be slow: health and heartbeats share this loop.
                 data = await asyncio.to_thread(self._read, name, position, size)
             except ValueError as error:
                 raise RebuildFileUnknown(reason=str(error)) from error

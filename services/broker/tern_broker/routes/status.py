@@ -1,4 +1,4 @@
-"""What this node is doing, and what it may be told to do, asked of the core loop through its one door."""
+"""Status of this node, and operators' commands to it, passed to the core loop."""
 
 import asyncio
 from collections.abc import Callable
@@ -22,7 +22,7 @@ TRANSFER_SIZE_MAX_BYTES = 1_024
 
 @dataclass(frozen=True, slots=True)
 class TransferRequest:
-    """Who shall lead; empty: the follower that has most of the log."""
+    """The node that shall lead; empty: the follower with the longest log."""
 
     to: str = ""
 
@@ -49,9 +49,13 @@ def status_routes(
     ask_choose: AskChoose | None = None,
     ask_pass_over: AskPassOver | None = None,
 ) -> APIRouter:
-    """The router; every question is answered within one turn of the core loop. *ask_transfer* and those behind it None: this node has no group."""
+    """Return the router; every request is answered within one turn of the core loop.
+
+    *ask_transfer* and the arguments after it are None for a node without a group.
+    """
     router = APIRouter(tags=["broker"])
-    # With TLS anybody of the cluster may look, and it takes the operator's certificate to tell this node anything.
+    # With TLS every certificate of the cluster may read; commands to this node need the operator's
+    # certificate.
     operator = [Depends(require_operator)]
 
     @router.get("/v1/broker", response_class=Response)
@@ -61,7 +65,9 @@ def status_routes(
 
     @router.post("/v1/broker/trim", status_code=202, response_class=Response, dependencies=operator)
     async def trim() -> Response:
-        """Let retention look now, whatever the hour: what is older than it goes, on every node of the group. Ask the leader."""
+        """Run retention now, at any hour: every node of the group drops what is older. Ask the
+        leader.
+        """
         answer = await ask_trim()
         return Response(encode_json(answer), 202 if answer["asked"] else 409, media_type=JSON)
 
@@ -69,7 +75,11 @@ def status_routes(
 
         @router.post("/v1/broker/transfer", status_code=202, response_class=Response, dependencies=operator)
         async def transfer(request: Request) -> Response:
-            """Hand leadership over to `to`. 202: it is under way, and done when another node leads; 409 with the reason if it cannot be."""
+            """Transfer leadership to `to`.
+
+            202: the transfer is in progress, and done when another node leads; 409 with the reason
+            if it is not possible.
+            """
             wanted = await read_body(request, TransferRequest, size_max_bytes=TRANSFER_SIZE_MAX_BYTES)
             answer = await ask_transfer(wanted.to)
             return Response(encode_json(answer), 202 if answer["asked"] else 409, media_type=JSON)
@@ -78,7 +88,10 @@ def status_routes(
 
         @router.post("/v1/broker/choose", status_code=202, response_class=Response, dependencies=operator)
         async def choose(request: Request) -> Response:
-            """Let the state of `node` hold, where the nodes differ and no majority agrees. 202: it is logged; 409 with the reason if it cannot be."""
+            """Declare the state of `node` right, where the nodes differ and no majority agrees.
+
+            202: the choice is logged; 409 with the reason if it is not possible.
+            """
             choice = await read_body(request, Choice, size_max_bytes=TRANSFER_SIZE_MAX_BYTES)
             answer = await ask_choose(choice.node)
             return Response(encode_json(answer), 202 if answer["asked"] else 409, media_type=JSON)
@@ -87,7 +100,10 @@ def status_routes(
 
         @router.post("/v1/broker/pass-over", status_code=202, response_class=Response, dependencies=operator)
         async def pass_over(request: Request) -> Response:
-            """Pass over entry `index`, which no member can apply. 202: it is done when every member has agreed; 409 with the reason if it cannot be."""
+            """Pass over entry `index`, which no member can apply.
+
+            202: done when every member has agreed; 409 with the reason if it is not possible.
+            """
             asked = await read_body(request, PassOverRequest, size_max_bytes=TRANSFER_SIZE_MAX_BYTES)
             answer = await ask_pass_over(asked.index, asked.withdraw)
             return Response(encode_json(answer), 202 if answer["asked"] else 409, media_type=JSON)

@@ -1,1 +1,1 @@
-"""Work that nobody asks for: saving, trimming, scrubbing, firing timers, burying the dead, sharing room."""
+"""Work without a request: saves, trims, scrubs, timers, burials of dead letters, shares of room."""

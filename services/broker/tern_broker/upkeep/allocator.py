@@ -1,4 +1,6 @@
-"""Space for the log before it is needed: the next segment, and the emergency segment of a full disk."""
+"""Allocates space for the log in advance: the next segment, and the emergency segment of a full
+disk.
+"""
 
 from tern_raft import Disk
 from tern_store import CommitLog
@@ -18,8 +20,11 @@ class Allocator:
         self._not_before_s = 0.0
 
     def step(self, now_s: float) -> None:
-        """Called every few ms. The reserve comes first; the next segment while the second half of this one is filled, so that a
-        roll is a rename."""
+        """Start an allocation if one is due. Called every few ms.
+
+        The reserve comes first. The next segment is allocated while the second half of the current
+        one is filled, so that a roll is a rename.
+        """
         if self._is_full:
             self._is_full, self._not_before_s = False, now_s + AGAIN_AFTER_S
         if self._is_busy or now_s < self._not_before_s:

@@ -1,7 +1,9 @@
-"""Burying on the leader: what has failed for the last time gets its place among its group's dead letters.
+"""Burials on the leader: move messages that have failed for the last time to their group's dead
+letters.
 
-Law: one BURY in flight; what it says is looked up when its entry is built, so it is true when it is applied. What is dying is in the
-replicated state: a leader that dies costs nothing but the time until the next one looks.
+Law: one BURY in flight. Its content is looked up when its entry is built, so it is true when it is
+applied. Dying messages are in the replicated state: a leader that dies costs only the time until
+the next one continues.
 """
 
 import logging
@@ -41,12 +43,14 @@ class Burier:
         self._not_before_s = 0.0
 
     def applied(self, _applied: Applied) -> None:
-        """An entry was applied, on any node: something may be dying since."""
+        """Bury at once if the entry, applied on any node, has left dying messages and this node
+        serves.
+        """
         if self._state().leasing.condemned and self._is_serving():
             self.step(self._monotonic())
 
     def step(self, now_s: float) -> None:
-        """Called every few ms on the leader."""
+        """Propose a BURY if there are dying messages. Called every few ms on the leader."""
         if self._waiting or now_s < self._not_before_s or not self._state().leasing.condemned:
             return
         self._waiting = True

@@ -1,8 +1,10 @@
-"""Nodes compare what they have become. Every so often each notes its digest at one entry and tells the leader, which judges by majority.
+"""Compares the nodes' states. At intervals each node notes its digest at one entry and reports it
+to the leader, which judges by majority.
 
-Law: nobody's word counts more than another's, the leader's neither. Who differs from a majority of all members goes and is copied anew; a
-leader that does hands over first. While too few have spoken nothing is decided, and nobody is copied: a copy of one side is no witness.
-What is judged is an entry of the log, so it holds through every restart. Owner: the core loop.
+Law: all votes are equal, the leader's included. A node that differs from a majority of all members
+discards its state and is copied anew; a leader that differs hands over first. With too few reports
+nothing is decided, and no node is copied: a copy of one side is no witness. A judgement is an entry
+of the log, so it holds through every restart. Owner: the core loop.
 """
 
 import logging
@@ -22,20 +24,21 @@ from tern_wire.link.requests import Parts
 log = logging.getLogger(__name__)
 # Often enough that wrong answers are few, seldom enough to cost nothing.
 COMPARE_AFTER_ENTRIES = 1000
-# A question that is open is asked again, and a digest told again, after so long: nodes come back, leaders change, messages are lost.
+# An open comparison is repeated, and a digest reported again, after this time: nodes return,
+# leaders change, messages are lost.
 AGAIN_AFTER_S = 2.0
-# A leader that is wrong and cannot hand over goes all the same.
+# A leader that is wrong and cannot hand over within this time ends all the same.
 HAND_OVER_MAX_S = 3.0
 
 
 class Group(Protocol):
-    """What a comparer needs of consensus (`RaftNode` has it)."""
+    """The part of consensus that a comparer needs (`RaftNode` implements it)."""
 
     is_held: bool
 
     @property
     def is_current(self) -> bool:
-        """Whether this node leads and has applied what was committed before its term."""
+        """Whether this node leads and has applied everything committed before its term."""
 
     @property
     def is_yielding(self) -> bool:
@@ -43,20 +46,20 @@ class Group(Protocol):
 
     @property
     def applied_index(self) -> int:
-        """The last entry that is applied."""
+        """The last applied entry."""
 
     def counted(self) -> set[str]:
-        """The other members that are connected and vote."""
+        """Return the other members that are connected and vote."""
 
     def hear_digests(self, heard: Callable[[str, int, int], None]) -> None:
-        """Tell *heard* what peers have noted."""
+        """Register *heard*, which is called with peers' reported digests."""
 
     def tell_digest(self, index: int, digest: int) -> None:
-        """Tell the leader what this node noted."""
+        """Report this node's noted digest to the leader."""
 
     @property
     def leader(self) -> str | None:
-        """Who leads."""
+        """The current leader."""
 
     def transfer(self, to: str | None) -> str:
         """Hand leadership over."""
@@ -76,22 +79,25 @@ class Comparer:
         on_held: Callable[[], None],
         monotonic: Callable[[], float],
     ) -> None:
-        """*propose* makes an entry (body, urgent); *leave* ends this node, which must be copied anew, with the reason; *on_held* is told
-        when this node may serve no more, or again."""
+        """*propose* makes an entry (body, urgent); *leave* ends this node, which must be copied
+        anew, with the reason; *on_held* is called when this node must stop serving, or may serve
+        again.
+        """
         self._node, self._members, self._raft, self._state = config.node, len(config.members()), raft, state
         self._propose, self._leave, self._on_held, self._monotonic = propose, leave, on_held, monotonic
         raft.is_held = state().comparison.is_held(config.node)
         raft.hear_digests(self.heard)
         self._compared_index = 0
         self._asked_s = self._told_s = self._noted_s = -1e9
-        # Asked and judged by this leader, and not applied yet.
+        # Proposed by this leader, and not applied yet.
         self._asked_index = self._judging_index = 0
         self._wrong_since_s: float | None = None
-        # Whether somebody was judged since the last question: who began anew meanwhile may not have seen itself in that.
+        # Whether a node was judged since the last comparison: a node that restarted meanwhile may
+        # not have seen the judgement apply to itself.
         self._is_doubtful = False
-        # What each peer noted last: index and digest.
+        # The last report of each peer: index and digest.
         self._heard: dict[str, tuple[int, int]] = {}
-        # For metrics: judgements that this node's own digest was part of.
+        # For metrics: judgements that included this node's own digest.
         self.comparisons = 0
 
     @property
@@ -100,7 +106,7 @@ class Comparer:
 
     @property
     def digests(self) -> dict[str, int]:
-        """What is known of the last comparison, by node; a follower knows its own alone."""
+        """The reported digests of the last comparison, by node; a follower has only its own."""
         noted = self._comparison.noted
         if noted is None:
             return {}
@@ -109,7 +115,7 @@ class Comparer:
 
     @property
     def is_undecided(self) -> bool:
-        """Whether nodes differ and nobody has chosen: too few have spoken, or no majority agrees."""
+        """Whether nodes differ and no node was chosen: too few reports, or no majority agrees."""
         if self._comparison.disagreement:
             return not self._comparison.chosen
         digests = self.digests
@@ -117,7 +123,7 @@ class Comparer:
         return differ and not self._comparison.chosen
 
     def describe(self) -> dict[str, Any]:
-        """For GET /v1/broker: what this node noted, and what it knows of the others."""
+        """Return for GET /v1/broker this node's digest, and the known digests of the others."""
         comparison = self._comparison
         index, _ = comparison.noted or (0, 0)
         return {
@@ -129,9 +135,9 @@ class Comparer:
             "undecided": self.is_undecided,
         }
 
-    # Told --------------------------------------------------------------------------------------------------------
+    # Events ---------------------------------------------------------------------------------------
     def applied(self, applied: Applied) -> None:
-        """An entry was applied, on any node."""
+        """Handle an applied entry, on any node."""
         if applied.was_noted:
             self._compared_index, self._noted_s = applied.index, self._monotonic()
             self._tell()
@@ -142,13 +148,15 @@ class Comparer:
             self._judged(applied.judgement)
 
     def heard(self, peer: str, index: int, digest: int) -> None:
-        """A member has told what it noted."""
+        """Handle the report of a member."""
         if self._members > 1 and peer in self._raft.counted():
             self._heard[peer] = index, digest
             self._judge()
 
     def choose(self, node: str) -> dict[str, Any]:
-        """An operator says that the state of *node* is right; what came of it, for the HTTP door. Only the leader can be told."""
+        """Choose the state of *node* as right, for an operator; return the result for the HTTP
+        route. Only the leader accepts it.
+        """
         reason = self._why_not(node)
         if not reason:
             log.warning("an operator has chosen whose state is right", extra={"chosen": node})
@@ -165,7 +173,7 @@ class Comparer:
         return ""
 
     def step(self) -> None:
-        """Called every few ms on every node."""
+        """Report, compare or judge if due. Called every few ms on every node."""
         if self._members == 1:
             return
         now_s = self._monotonic()
@@ -186,16 +194,16 @@ class Comparer:
             self._asked_s, self._asked_index, self._is_doubtful = now_s, self._raft.applied_index, False
             self._try(CommandKind.DIGEST, [])
 
-    # Decided -----------------------------------------------------------------------------------------------------
+    # Decisions ------------------------------------------------------------------------------------
     def _is_open(self) -> bool:
-        """Whether something was noted that nobody has judged, or no majority agrees."""
+        """Return whether a digest was noted and not judged, or no majority agrees."""
         comparison = self._comparison
         noted = [index for index, _ in (comparison.noted or (0, 0), *self._heard.values())]
         is_settled = not (self._is_doubtful or comparison.chosen or comparison.disagreement)
         return not is_settled or max(noted) > comparison.judged_index
 
     def _judge(self) -> None:
-        """The leader's part: as soon as enough have spoken."""
+        """Judge, as leader, as soon as there are enough reports."""
         comparison, raft = self._comparison, self._raft
         noted = comparison.noted
         if not raft.is_current or raft.is_yielding or noted is None:
@@ -204,14 +212,14 @@ class Comparer:
         if index <= max(comparison.judged_index, self._judging_index):
             return
         digests = self.digests
-        # Whoever is there is waited for: a judgement is about those who have spoken.
+        # Wait for all connected members: a judgement covers those that have reported.
         if raft.counted() - digests.keys() and self._monotonic() - self._noted_s < AGAIN_AFTER_S:
             return
         right = majority_of(digests, self._members)
         if right is None:
             self._without_majority(index, own, digests)
         elif right == own or comparison.chosen == self._node:
-            # Who was chosen and is wrong says so itself: leadership would be handed back to it.
+            # A chosen node that is wrong judges itself: leadership would be handed back to it.
             leaving = tuple(sorted(node for node, digest in digests.items() if digest != right))
             self._say(Judgement(index=index, digests=digests, right=right, leaving=leaving))
         else:
@@ -222,7 +230,8 @@ class Comparer:
         if len(digests) < self._members:
             return
         if comparison.chosen == self._node:
-            # One at a time, so that a majority is left to take it back; each once, since what it makes of the log it will make again.
+            # One at a time, so that a majority is left to readmit it; each once, since it would
+            # rebuild the same state from the log.
             others = sorted(node for node in digests if digests[node] != own and node not in comparison.remade)
             if others and 2 * (len(self._raft.counted() - {others[0]}) + 1) > self._members:
                 self._say(Judgement(index=index, digests=digests, right=own, leaving=(others[0],), is_final=False))
@@ -234,12 +243,16 @@ class Comparer:
             self._judging_index = judgement.index
 
     def _try(self, kind: CommandKind, payload: Parts) -> bool:
-        """Whether it is in the log: an entry beside those of the proposer, which changes nothing that another entry was built on."""
-        # A full disk has room again one day.
+        """Try to log a command; return whether it is in the log.
+
+        Its entry is made beside those of the proposer; it changes nothing on which another entry
+        was built.
+        """
+        # A full disk has room again some time.
         return is_done(lambda: self._propose(entry_parts(self._state().now_ms, [(kind, payload)]), True))
 
     def _hand_over(self, index: int, right: int, digests: dict[str, int]) -> None:
-        """This leader is the one that differs: one of the others judges it."""
+        """Hand over, since this leader is the one that differs: one of the others judges it."""
         now_s = self._monotonic()
         if self._wrong_since_s is None:
             self._wrong_since_s = now_s
@@ -253,7 +266,7 @@ class Comparer:
             self._raft.transfer(heirs[0])
 
     def _judged(self, judgement: Judgement) -> None:
-        """On every node, when the judgement is applied, now or in a replay."""
+        """Carry out a judgement, on every node, when it is applied, now or in a replay."""
         comparison = self._comparison
         noted = comparison.noted
         own = noted[1] if noted is not None and noted[0] == judgement.index else None
@@ -263,7 +276,8 @@ class Comparer:
             log.critical("no majority of the nodes agrees; see `ternmq raft digests`", extra=facts)
             return
         self._is_doubtful = bool(judgement.leaving)
-        # Meant is who still is what it told. One that was made anew since, or has begun behind the DIGEST, is looked at in the next comparison.
+        # The judgement applies to a node that is still in the reported state. A node that was
+        # rebuilt since, or started after the DIGEST, takes part in the next comparison.
         is_meant = own is not None and own == judgement.digests.get(self._node)
         is_meant &= judgement.is_final or self._node in judgement.leaving
         if is_meant and own != judgement.right:

@@ -1,4 +1,6 @@
-"""Segments that retention has given up leave the disk, one job at a time, on the disk thread. Owner: the core loop."""
+"""Removes segments that retention has dropped from the disk, one job at a time, on the disk thread.
+Owner: the core loop.
+"""
 
 import logging
 from collections.abc import Callable
@@ -20,14 +22,14 @@ class Dropper:
         self._is_stopped = False
 
     def step(self) -> None:
-        """Called every few ms."""
+        """Start a job if there is one. Called every few ms."""
         if not self._is_busy and (job := self._store.wanted_trim()) is not None:
             log.info("retention drops segments", extra={"first_index": self._store.log.first_index})
             self._is_busy = True
             self._run(job)
 
     def stop(self) -> None:
-        """The node ends: what was not dropped goes with a later trim."""
+        """Stop: the node ends, and a later trim removes the rest."""
         self._is_stopped = True
 
     def _run(self, job: TrimJob) -> None:
@@ -42,7 +44,8 @@ class Dropper:
                 self._store.trimmed(job)
                 self._is_busy = False
             else:
-                # What makes room must not end for want of it: the reserve goes first, and comes back with the room.
+                # A job that frees space must not fail for lack of space: the reserve is given up
+                # first, and is allocated again later.
                 delay_s = 0.0 if refused.errno in NO_ROOM and self._store.log.give_up_reserve() else AGAIN_AFTER_S
                 self._call_later(delay_s, self._run, job)
 

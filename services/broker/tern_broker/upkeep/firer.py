@@ -1,7 +1,9 @@
-"""Delivers messages whose time has come. On the leader: a FIRE as soon as something is due; on every node: what that does to its timers.
+"""Delivers messages whose delivery time has come. The leader proposes a FIRE as soon as one is due;
+every node updates its timers.
 
-Law: at most one FIRE is under way. Its rows are looked up when its entry is built, at the entry's time: so none is early, and since the
-entry before is applied by then, none is fired twice. What a deposed leader had looked up, the next one finds again, or finds fired.
+Law: at most one FIRE is in flight. Its rows are looked up when its entry is built, at the entry's
+time: so none is early, and since the entry before is applied by then, none is fired twice. Rows
+that a deposed leader had looked up are found again by the next one, unless they have fired.
 """
 
 import logging
@@ -20,9 +22,10 @@ from tern_wire.link.commands import CommandKind
 from tern_wire.link.timer_rows import TIMER_ROW_SIZE_BYTES
 
 log = logging.getLogger(__name__)
-# In one entry: some milliseconds of work for every node, so that sends in between do not notice.
+# In one entry: some milliseconds of work for every node, so that concurrent sends are not delayed
+# noticeably.
 FIRE_ROWS_MAX = 4096
-# `step` is called more often than this; what is due sooner gets an alarm of its own.
+# `step` is called more often than this; a timer that is due sooner gets an alarm of its own.
 ALARM_AHEAD_MS = 250
 
 
@@ -39,7 +42,7 @@ class Firer:
         call_later: Callable[..., object],
         fail: Callable[[Exception], object],
     ) -> None:
-        """*followed_ms*: the group's time as far as this node knows; *fail* ends the node."""
+        """*followed_ms*: the group's time as far as this node knows it; *fail* ends the node."""
         self._timers, self._proposer = store.timers, proposer
         # An entry lies within one segment.
         self._rows_max = max(1, min(FIRE_ROWS_MAX, store.log.segment_size_bytes // 16 // TIMER_ROW_SIZE_BYTES))
@@ -51,17 +54,19 @@ class Firer:
         self._refused = ""
 
     def look_ahead(self) -> None:
-        """Called every few ms on every node: the timers of the coming hour are spread a little at a time."""
+        """Spread the timers of the coming hour a little at a time. Called every few ms on every
+        node.
+        """
         self._timers.look_ahead(self._followed_ms())
 
     def applied(self, applied: Applied) -> None:
-        """An entry was applied: what it has set may be due before the next look."""
+        """Set an alarm for the applied entry's timers, which may be due before the next `step`."""
         if applied.timers and self._is_serving():
             due_ms = min(int(rows["deliver_ms"].min()) for rows in applied.timers)
             self._set_alarm(due_ms, self._proposer.now_ms())
 
     def step(self, _now_s: float) -> None:
-        """Called every few ms on the leader."""
+        """Fire due timers, or set an alarm. Called every few ms on the leader."""
         if self._is_waiting:
             return
         now_ms, due_ms = self._proposer.now_ms(), self._timers.next_due_ms()
@@ -72,7 +77,7 @@ class Firer:
         elif len(self._timers.peek(now_ms, 1)):
             self._fire()
 
-    # Below -----------------------------------------------------------------------------------------------------
+    # Helpers --------------------------------------------------------------------------------------
     def _set_alarm(self, due_ms: int, now_ms: int) -> None:
         if due_ms - now_ms <= ALARM_AHEAD_MS and (self._alarm_ms is None or due_ms < self._alarm_ms):
             self._alarm_ms = due_ms
@@ -84,7 +89,7 @@ class Firer:
         self._go_on()
 
     def _go_on(self) -> None:
-        """As `step`, from a callback that nobody watches."""
+        """Call `step` from a callback whose errors nobody else handles."""
         if not self._is_serving():
             return
         try:
@@ -119,7 +124,7 @@ class Firer:
 
 
 def apply_timers(store: Store, entry: StoredEntry, applied: Applied, names: Names) -> None:
-    """What *entry* does to the timers of this node. DerivedDamage when they are not what the log says."""
+    """Update this node's timers for *entry*. DerivedDamage when they do not match the log."""
     for rows in applied.fired:
         fire(store, rows, applied.now_ms)
     for rows in applied.recalled:
@@ -132,7 +137,10 @@ def apply_timers(store: Store, entry: StoredEntry, applied: Applied, names: Name
 
 
 def recall_payload(store: Store, topic: Topic, deliver_ms: int, timer_id: int) -> bytes:
-    """The payload of a CANCEL_TIMER, when its entry is built: all before is applied, so what waits now waits until this entry."""
+    """Return the payload of a CANCEL_TIMER when its entry is built.
+
+    All earlier entries are applied, so a message that waits now waits until this entry.
+    """
     found = store.timers.find(deliver_ms, timer_id)
     is_pending = bool(len(found)) and int(found["topic_id"][0]) == topic.topic_id
     names = ("topic", "topic_id", "deliver_ms", "timer_id", "is_pending")

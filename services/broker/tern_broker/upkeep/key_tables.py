@@ -1,4 +1,6 @@
-"""Tables of idempotency keys on their way from the state to their files: what apply decides, done to the store."""
+"""Tables of idempotency keys on their way from the state to their files: carries out apply's
+decisions on the store.
+"""
 
 from collections.abc import Callable
 from functools import partial
@@ -17,11 +19,12 @@ class KeyTables:
     def __init__(self, store: Store, disk: Disk, *, fail: Callable[[Exception], object]) -> None:
         """*disk* is the thread that saves states; *fail* ends the node."""
         self._store, self._disk, self._fail = store, disk, fail
-        # Once the log is applied up to here, every table that the state names must be readable: until then some may be gone rightly.
+        # From this index on, every table that the state names must be readable; before, some may
+        # have been dropped rightly.
         self._check_index: int | None = store.log.end_index
 
     def applied(self, index: int, applied: Applied) -> None:
-        """Entry *index* was applied, which may have sealed a table, or dropped some."""
+        """Handle the tables that the applied entry *index* has sealed or dropped."""
         sent_keys = self._store.sent_keys
         for number in applied.dropped_tables:
             sent_keys.drop(number)
@@ -30,7 +33,8 @@ class KeyTables:
             if sent_keys.waiting <= IDEMPOTENCY_TABLES_WAITING_MAX:
                 self._disk.run_soon(partial(_write, job), sent_keys.settle)
             else:
-                # A replay is faster than the disk, or a follower's disk slower than the leader's: memory must not fill up.
+                # A replay is faster than the disk, or a follower's disk slower than the leader's:
+                # memory must not fill up.
                 _write(job)
                 sent_keys.settle()
         if self._check_index is not None and index >= self._check_index:

@@ -1,7 +1,8 @@
-"""What one namespace may have of what a broker group can hold, so that no tenant takes all of it.
+"""One namespace's share of a broker group's capacity, so that no tenant uses up all of it.
 
-Looked at by the leader before it proposes, with what it has proposed and not heard of; apply knows the totals alone. So an operator may choose other
-shares at any time, for each node, and no entry of the log means something else. What is there stays when a share gets smaller.
+The leader checks it before it proposes, including its own undecided proposals; apply checks the
+totals alone. So an operator may change the share at any time, for each node, and no entry of the
+log changes its meaning. Existing items stay when the share gets smaller.
 """
 
 from collections import Counter
@@ -26,7 +27,7 @@ from tern_wire.settings.group_settings import GroupChange
 from tern_wire.settings.producer_settings import ProducerChange
 from tern_wire.settings.topic_settings import ALTER, TopicChange
 
-# What is over when the command's verdict is known.
+# Called when the command's verdict is known.
 Release = Callable[[], None]
 
 
@@ -35,11 +36,14 @@ class NamespaceShares:
 
     def __init__(self, config: BrokerConfig, state: Callable[[], StateMachine]) -> None:
         self._config, self._state = config, state
-        # Proposed and not decided, by what it is and its namespace.
+        # Proposed and undecided items, by kind and namespace.
         self._asked: Counter[tuple[str, str]] = Counter()
 
     def take_topic(self, change: TopicChange) -> Release:
-        """LimitReached if the namespace has its share of topics or queues; call what is returned when *change* is decided."""
+        """Reserve the topics and queues of *change*; return a function to call when it is decided.
+
+        LimitReached if the namespace has used up its share of topics or queues.
+        """
         names = self._state().names
         topic = names.topics.get(change.topic)
         if topic is None and change.mode == ALTER:
@@ -60,25 +64,28 @@ class NamespaceShares:
         return release
 
     def take_group(self, change: GroupChange) -> Release:
-        """As take_topic, of a consumer group."""
+        """Reserve a consumer group, as take_topic reserves topics."""
         names = self._state().names
         is_new = change.group not in names.groups and change.mode != ALTER
         return self._take("consumer groups", change.group, names.groups_of, GROUPS_MAX, int(is_new))
 
     def take_producer_group(self, change: ProducerChange) -> Release:
-        """As take_topic, of a producer group."""
+        """Reserve a producer group, as take_topic reserves topics."""
         producers = self._state().producers
         is_new = change.create and change.producer_group not in producers.by_name
         return self._take("producer groups", change.producer_group, producers.counts, PRODUCER_GROUPS_MAX, int(is_new))
 
     def take_member(self, says: Heartbeat) -> Release:
-        """As take_topic, of a member of a group of either kind."""
+        """Reserve a member of a group of either kind, as take_topic reserves topics."""
         members = self._state().clients.members
         is_new = not members.has(says.role, says.group, says.member)
         return self._take("members", says.group, members.counts, MEMBERS_MAX, int(is_new))
 
     def take_locks(self, group: str, topic: str, queues: Iterable[int]) -> Release:
-        """As take_topic, of locks of queues. Those that nobody renews are forgotten when all there may be are there, and not for a share."""
+        """Reserve locks of queues, as take_topic reserves topics.
+
+        Expired locks are dropped when the total limit is reached, and not for a share.
+        """
         locks = self._state().clients.locks
         return self._take(
             "queue locks", group, locks.counts, QUEUE_LOCKS_MAX, locks.new_among(group, topic, set(queues))
@@ -112,4 +119,4 @@ class NamespaceShares:
 
 
 def nothing_taken() -> None:
-    """Nothing was taken."""
+    """Release nothing."""

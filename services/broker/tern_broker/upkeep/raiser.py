@@ -1,6 +1,8 @@
-"""The leader's part in raising the group's feature level: when every member is there and knows more, an entry says so.
+"""The leader's part in raising the group's feature level: an entry raises it when every member is
+connected and supports more.
 
-Law: a member that this leader has no live greeting of, or that is not a whole member, counts as one that knows nothing. Owner: the core loop.
+Law: a member without a live greeting to this leader, or that is not a whole member, counts as
+unable to support it. Owner: the core loop.
 """
 
 import logging
@@ -16,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 class Members(Protocol):
-    """What a raiser needs of consensus (`RaftNode` has it)."""
+    """The part of consensus that a raiser needs (`RaftNode` implements it)."""
 
     @property
     def is_serving(self) -> bool:
@@ -28,11 +30,11 @@ class Members(Protocol):
 
     @property
     def applied_index(self) -> int:
-        """The last entry that is applied."""
+        """The last applied entry."""
 
     @property
     def common_version(self) -> int:
-        """What all members know; 0: it is not known of all."""
+        """The version that all members support; 0: unknown for some."""
 
 
 class Raiser:
@@ -46,16 +48,19 @@ class Raiser:
         now_ms: Callable[[], int],
         propose: Callable[[Parts, bool], tuple[int, int]],
     ) -> None:
-        """*level* and *now_ms* as the state machine has them; *propose* makes an entry (body, urgent) and says its index and term."""
+        """*level* and *now_ms*: from the state machine; *propose* makes an entry (body, urgent) and
+        returns its index and term.
+        """
         self._raft, self._level, self._now_ms, self._propose = raft, level, now_ms, propose
-        # Where the last RAISE was written: it is applied, or lost with its leader, before there is another.
+        # Index of the last RAISE: it is applied, or lost with its leader, before there is another.
         self._asked_index = 0
 
     def step(self) -> None:
-        """Called every few ms on every node."""
+        """Propose a RAISE if possible. Called every few ms on every node."""
         raft = self._raft
         if not raft.is_serving:
-            # Whether the RAISE was applied or lost is known when this node leads again: it may never come where it was written.
+            # Another entry may have taken the place of the RAISE. Its fate is known when this node
+            # leads again.
             self._asked_index = 0
             return
         if raft.is_yielding or raft.applied_index < self._asked_index:
@@ -69,7 +74,7 @@ class Raiser:
         except OSError as error:
             if not is_lack(error):
                 raise
-            return  # a full disk has room again one day
+            return  # a full disk has room again some time
         log.info(
             "every member knows a newer state machine: the group's level rises", extra={"from": level, "to": known}
         )

@@ -1,6 +1,7 @@
-"""Carrying out redrive tasks on the leader, a page of dead letters a step.
+"""Carries out redrive tasks on the leader, a page of dead letters a step.
 
-Law: how far a task has come is in the replicated state alone (core/dead_letters/redriving.py); what is kept here is only what its rate allows.
+Law: a task's progress is in the replicated state alone (core/dead_letters/redriving.py); this file
+keeps only the allowance of its rate.
 """
 
 from collections.abc import Callable
@@ -23,7 +24,7 @@ from tern_wire.link.rows import message_group_hash
 
 # After a refusal.
 PAUSE_S = 1.0
-# An allowance that was not used does not grow beyond what this time brings: no burst after a pause.
+# An unused allowance does not grow beyond what this time brings: no burst after a pause.
 ALLOWANCE_S = 0.25
 
 
@@ -40,12 +41,13 @@ class Redriver:
     ) -> None:
         self._proposer, self._reader, self._state, self._monotonic = proposer, reader, state, monotonic
         self._waiting: set[str] = set()
-        # Task id -> when it was last looked at (s), and how many it may redrive now.
+        # Task id -> when its allowance was computed (s), and the number of messages that it may
+        # redrive now.
         self._allowed: dict[str, tuple[float, float]] = {}
         self._not_before_s = 0.0
 
     def step(self, now_s: float) -> None:
-        """Called every few ms on the leader."""
+        """Propose the next steps of running tasks. Called every few ms on the leader."""
         tasks = self._state().redriving.tasks
         if len(self._allowed) > len(tasks):
             self._allowed = {key: value for key, value in self._allowed.items() if key in tasks}
@@ -90,7 +92,7 @@ class Redriver:
         self._proposer.submit(Proposal(CommandKind.REDRIVE, 64 * count, done, build=build, is_upkeep=True))
 
     def _next(self, task_id: str, count: int) -> dict[str, Any]:
-        """The next step of a task: at most *count* dead letters, of those on the next page."""
+        """Return the next step of a task: at most *count* dead letters of the next page."""
         task = self._state().redriving.tasks.get(task_id)
         if task is None or task.state != RUNNING:
             return {"op": "step", "task": task_id, "at": -1, "next": -1, "skipped": 0, "rows": []}
@@ -110,14 +112,16 @@ class Redriver:
             at = index + 1
         else:
             page = DEAD_LETTERS_PAGE_MAX if task.selection.offsets is None else count
-            # What was purged, redriven or dropped meanwhile is passed over.
+            # Dead letters that were purged, redriven or dropped meanwhile are skipped.
             dead = self._state().dead_letters.topics.of(task.group_id)
             least = dead.mins[NOTES] if dead is not None and task.selection.offsets is None else 0
             at = min(task.end, max(at, task.next + page, least))
         return {"op": "step", "task": task_id, "at": task.next, "next": at, "skipped": skipped, "rows": rows}
 
     def _page(self, task: RedriveTask, count: int) -> list[tuple[int, Letter | int]]:
-        """(place in the task, dead letter or the offset of one that is not there) of what comes next."""
+        """Return (place in the task, dead letter, or the offset of a missing one) of the next
+        page.
+        """
         if task.selection.offsets is None:
             room = min(DEAD_LETTERS_PAGE_MAX, task.end - task.next)
             return [
@@ -133,7 +137,9 @@ class Redriver:
         return page
 
     def _has_room(self, task: RedriveTask, row: list[int], planned: dict[tuple[int, int], int]) -> bool:
-        """Whether the group may have one more unsettled message there: a redrive must not grow the state without end."""
+        """Return whether the group may have one more unsettled message there: a redrive must not
+        grow the state without bound.
+        """
         _, topic_id, queue, *_ = row
         delivery = self._state().leasing.find(task.group_id, topic_id, queue)
         held = delivery.unsettled if delivery is not None else 0
@@ -145,7 +151,9 @@ class Redriver:
 
 
 def _row_of(letter: Letter | int) -> list[int]:
-    """A row of a step. A topic of id 0 is none: apply says what is wrong with the dead letter."""
+    """Return a row of a step. Topic id 0 is no topic: apply reports what is wrong with the dead
+    letter.
+    """
     if isinstance(letter, int):
         return [letter, 0, 0, 0, 0]
     note = letter.note

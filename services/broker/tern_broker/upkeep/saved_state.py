@@ -1,4 +1,6 @@
-"""The state machine out of a saved state: what cannot be read, or is not what was saved, is not used; the log makes it anew."""
+"""The state machine from a saved state. An unreadable or inconsistent saved state is not used; the
+state is rebuilt from the log.
+"""
 
 import logging
 
@@ -9,17 +11,17 @@ log = logging.getLogger(__name__)
 
 
 class SavedStates:
-    """Of one start of a node. Keeps what it has loaded last, so that nothing is loaded twice."""
+    """Of one start of a node. Keeps the last loaded state, so that nothing is loaded twice."""
 
     def __init__(self) -> None:
         self._loaded: tuple[bytes, StateMachine] | None = None
 
     def knows(self, payload: bytes) -> bool:
-        """Whether this release reads the form of *payload*."""
+        """Return whether this release reads the format of *payload*."""
         return saving.is_known(payload)
 
     def accepts(self, payload: bytes) -> bool:
-        """Whether this release reads *payload*, and what it reads is what was saved."""
+        """Return whether this release reads *payload*, and the result equals the saved state."""
         if not saving.is_known(payload):
             return False
         try:
@@ -30,6 +32,8 @@ class SavedStates:
         return True
 
     def state(self, payload: bytes) -> StateMachine:
-        """That of *payload*, which was accepted. Called once; ValueError as `saving.load`."""
+        """Return the state of *payload*, which was accepted. Call it once; ValueError as from
+        `saving.load`.
+        """
         loaded, self._loaded = self._loaded, None
         return loaded[1] if loaded is not None and loaded[0] == payload else saving.load(payload)

@@ -1,7 +1,9 @@
-"""When the state is saved, and how: beside the log's disk thread, never ahead of the synced log. Owner: the core loop.
+"""Saves the state beside the log's disk thread, never ahead of the synced log. Owner: the core
+loop.
 
-Acks wait for the log's syncs and for nothing else: a save's own, some tens of ms, run on another thread. But the log itself is synced
-on one thread only: after a failure the kernel tells the next caller that all is well.
+Acks wait for the log's syncs only: a save's own syncs, some tens of ms, run on another thread. The
+log itself is synced on one thread only: after a failed sync the kernel reports success to the next
+caller.
 """
 
 import logging
@@ -20,9 +22,10 @@ log = logging.getLogger(__name__)
 # A restart replays at most about this much: 64 MiB are read and applied in well under a second.
 SAVE_AFTER_BYTES = 64 << 20
 SAVE_AFTER_S = 30.0
-# A node that is stopped gives up its last save after so long, because the kernel refuses it: the next start replays what it lacks.
+# A stopping node gives up its last save after this time, if the kernel refuses it: the next start
+# replays the log.
 FINISH_MAX_S = 15.0
-# After a save that the machine had no room, descriptors or memory for.
+# After a save for which the machine had no room, descriptors or memory.
 AGAIN_AFTER_S = 2.0
 
 
@@ -44,11 +47,11 @@ class Saver:
         self._saved_at_s = monotonic()
         self._not_before_s = 0.0
         self._is_busy = False
-        # What waits for the save under way.
+        # Runs after the save in progress.
         self._then: Callable[[], None] | None = None
-        # What config/*.json say since this process began. Owner: the disk thread.
+        # Contents of config/*.json that this process has written. Owner: the disk thread.
         self._told: dict[str, dict[str, Any]] = {}
-        # While the state at a segment's start is on its way to the disk.
+        # True while the state at a segment's start is being written.
         self._keeping = False
         self._boundaries = {boundary.position for boundary in store.boundaries()} | {store.log.start.position}
 
@@ -57,7 +60,7 @@ class Saver:
         return self._store.applied
 
     def save_if_due(self) -> None:
-        """Called every few ms: after so many bytes, or so long after the last one."""
+        """Save after a number of bytes, or a time after the last save. Called every few ms."""
         applied = self._mark
         if self._is_busy or self._applied() <= (applied.index if applied is not None else 1):
             return
@@ -68,7 +71,9 @@ class Saver:
             self.save()
 
     def finish(self, done: Callable[[bool], None], call_later: Callable[..., object]) -> None:
-        """The last save, of everything that is applied; tells once whether all of it is saved."""
+        """Save everything applied for the last time; call *done* once with whether all of it is
+        saved.
+        """
         is_told = False
 
         def tell(is_saved: bool) -> None:
@@ -94,7 +99,9 @@ class Saver:
             then()
 
     def save(self) -> None:
-        """Save the state with its applied index; the log is synced first, so that a save never runs ahead of it."""
+        """Save the state with its applied index. The log is synced first, so that a save is never
+        ahead of it.
+        """
         applied, before = self._applied(), self._mark
         if applied <= (before.index if before is not None else 1):
             return
@@ -105,7 +112,7 @@ class Saver:
         except OSError as error:
             if not is_lack(error):
                 raise
-            # The state stays as it was saved; the log has everything.
+            # The saved state stays as it was; the log has everything.
             self._not_before_s = self._monotonic() + AGAIN_AFTER_S
             return
         self._is_busy = True
@@ -136,11 +143,12 @@ class Saver:
             self._log_disk.run_soon(save.log_sync.run, lambda: self._disk.run_soon(job, done))
 
     def before_apply(self, entry: StoredEntry) -> None:
-        """Where a segment begins, the state so far is kept: the log may one day begin there."""
+        """Keep the state at the begin of a segment: the log may begin there later."""
         if entry.position % self._store.log.segment_size_bytes or entry.position in self._boundaries:
             return
         if self._keeping:
-            # The disk is slower than the log grows. The log cannot begin here then; copies of the state must not pile up.
+            # The disk is slower than the log grows. The log cannot begin here then; copies of the
+            # state must not pile up.
             return
         self._keeping = True
         self._boundaries.add(entry.position)
@@ -165,8 +173,11 @@ class Saver:
             log.warning("no space to keep the state at a segment's start", extra={"position": position})
 
     def _write_for_people(self, documents: dict[str, dict[str, Any]], checkpoint: Checkpoint) -> None:
-        """config/*.json and checkpoint: for tools and eyes. Nothing of ours depends on them. The log's syncs compete
-        for the same disk, so what says the same as before is not written again."""
+        """Write config/*.json and checkpoint, for tools and operators; nothing of ours depends on
+        them.
+
+        The log's syncs compete for the same disk, so unchanged documents are not written again.
+        """
         directory, files = self._store.directory, self._store.files
         for name, document in documents.items():
             if self._told.get(name) != document and is_done(partial(write_config, directory, name, document, files)):

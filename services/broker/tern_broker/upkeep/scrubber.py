@@ -1,4 +1,4 @@
-"""Reading everything again, slowly, for ever: rot is found before a peer's disk fails too."""
+"""Reads all files again, slowly, for ever: damage is found before a peer's disk fails too."""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterator
 from tern_store import Checked, DerivedDamage, LogRot, Store
 
 log = logging.getLogger(__name__)
-# A step of 1 MiB costs about 1 ms of the core loop; 20 of them a second are 20 MiB/s, a terabyte in 15 hours.
+# A step of 1 MiB costs about 1 ms of the core loop; 20 of them a second are 20 MiB/s, a terabyte in
+# 15 hours.
 STEP_PERIOD_S = 0.05
-# A small store is read every half minute, a large one at least every hour: between two passes lies three times what one takes, so that
-# reading costs half a percent of a core.
+# A small store is read every half minute, a large one at least every hour. The pause between two
+# passes is three times the duration of one, so that reading costs half a percent of a core.
 PAUSE_MIN_S, PAUSE_MAX_S = 30.0, 3600.0
 PAUSE_PER_PASS = 3
 
@@ -26,7 +27,7 @@ class Scrubber:
         self.checked_bytes = 0
 
     def step(self, now_s: float) -> None:
-        """One step, if a pass is under way or due."""
+        """Do one step, if a pass is in progress or due."""
         if self._steps is None:
             if now_s < self._next_pass_s:
                 return

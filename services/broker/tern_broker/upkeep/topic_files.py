@@ -1,4 +1,6 @@
-"""The files of deleted topics: their queues leave the store when the deletion is applied, and the disk when no saved state needs them."""
+"""The files of deleted topics: their queues leave the store when the deletion is applied, and the
+disk when no saved state needs them.
+"""
 
 from collections.abc import Mapping
 
@@ -6,9 +8,11 @@ from tern_store import Store
 
 
 def drop_topics(store: Store, dropped: Mapping[int, int]) -> None:
-    """Forget the queues of *dropped*, topic id to number of queues. Ids are never used again, so nothing comes back under them.
+    """Remove the queues of *dropped*, topic id to number of queues. Ids are never reused, so their
+    files never return.
 
-    Records stay in the log until retention drops their segments: other topics' lie between them.
+    Records stay in the log until retention drops their segments: records of other topics lie
+    between them.
     """
     for topic_id, queues in dropped.items():
         for queue in range(queues):

@@ -1,7 +1,10 @@
-"""What one namespace may have of the transactions that a broker group can hold open, so that no tenant keeps others from beginning theirs.
+"""One namespace's share of the transactions that a broker group can hold open, so that no tenant
+blocks others.
 
-Those that nobody answers for stay until somebody resolves them: without a share, twenty producer groups of one tenant fill the table for good.
-Looked at by the leader before it proposes; apply knows the totals alone, and refuses what is told to be of an unknown producer group.
+Unanswered transactions stay until an operator resolves them: without a share, twenty producer
+groups of one tenant fill the table for good. The leader checks the share before it proposes. Apply
+checks the totals alone, and refuses rows that the leader marks as rows of an unknown producer
+group.
 """
 
 from collections import Counter
@@ -28,7 +31,10 @@ class TransactionShares:
         self._counted_s = -COUNTED_EVERY_S
 
     def full(self, producer_groups: list[str]) -> frozenset[int]:
-        """Which of *producer_groups*, by their place in the list, may begin nothing: their namespace has its share of transactions or messages."""
+        """Return the places of those of *producer_groups* that may begin no transaction.
+
+        Their namespace has used up its share of transactions or messages.
+        """
         table, percent = self._state().transactions.table, self._config.namespace_share_percent
         limits = TRANSACTIONS_MAX * percent // 100, HALF_MESSAGES_MAX * percent // 100
         if percent >= 100 or (len(table) < limits[0] and table.message_count < limits[1]):
@@ -39,7 +45,7 @@ class TransactionShares:
         return frozenset(number for number, name in enumerate(producer_groups) if namespace_of(name) in self._full)
 
     def _count(self, transactions_max: int, messages_max: int) -> frozenset[str]:
-        """The namespaces that have as many, or more."""
+        """Return the namespaces that have reached or exceeded a limit."""
         table, names = self._state().transactions.table, self._state().producers.by_id
         slots = np.flatnonzero(table.columns["phase"] != FREE)
         ids = table.columns["group"][slots]
@@ -47,7 +53,7 @@ class TransactionShares:
         transactions: Counter[str] = Counter()
         messages: Counter[str] = Counter()
         for group_id in np.unique(ids).tolist():
-            # A producer group that has open transactions cannot be deleted.
+            # A producer group with open transactions cannot be deleted.
             namespace, is_its = namespace_of(names[group_id].name), ids == group_id
             transactions[namespace] += int(is_its.sum())
             messages[namespace] += int(sizes[is_its].sum())

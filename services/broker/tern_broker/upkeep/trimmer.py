@@ -1,10 +1,13 @@
-"""Retention on the leader: looks at ages and at the disk, copies forward what is still needed, then proposes the trim.
+"""Retention on the leader: checks ages and the disk, copies forward what is still needed, then
+proposes the trim.
 
-Each step looks at the applied state anew and proposes at most one thing: a COPY of up to 1 MiB, at a bounded rate, or, when nothing is
-left to copy, the TRIM. So a new leader goes on where the last one stopped. Owner: the core loop.
+Each step reads the applied state anew and proposes at most one command: a COPY of up to 1 MiB, at a
+bounded rate, or, when nothing is left to copy, the TRIM. So a new leader continues where the last
+one stopped. Owner: the core loop.
 
-What goes for want of space alone spares what is unread (`core/unread.py`): it is copied like everything else that is needed, and its queue begins
-where it did. If that is most of the oldest segment, nothing goes, sends are refused, and `holder` says whose messages they are.
+A trim for lack of space spares unread messages (`core/unread.py`): they are copied like everything
+else that is needed, and their queue keeps its begin. If they are most of the oldest segment,
+nothing is dropped, sends are refused, and `holder` names the topic and group.
 """
 
 import logging
@@ -42,15 +45,16 @@ from tern_wire.link.commands import SEND_HEAD, CommandKind
 from tern_wire.link.requests import Parts
 
 log = logging.getLogger(__name__)
-# As RocketMQ's cleanResourceInterval.
+# Same as RocketMQ's cleanResourceInterval.
 CHECK_PERIOD_S = 10.0
-# While sends are refused: so long after consumers have read on, at most, they are taken again.
+# While sends are refused: the longest delay between consumers' progress and the end of the refusal.
 REFUSING_PERIOD_S = 1.0
-# How much is unread of a segment is found out so many steps at a time, with pauses, so that nobody waits for it.
+# The unread share of a segment is measured in this many steps at a time, with pauses, so that no
+# request is delayed.
 MEASURE_STEPS, MEASURE_PAUSE_S = 8, 0.02
-# Begins the log where it begins.
+# A trim that drops nothing.
 NO_TRIM: dict[str, Any] = {"index": 0, "position": 0, "term": 0, "crc": 0, "mins": []}
-# Of every topic: its id, and an offset for each queue.
+# For every topic: its id, and an offset for each queue.
 Offsets = list[tuple[int, list[int]]]
 
 
@@ -72,44 +76,50 @@ class Trimmer:
         self._next_s = 0.0
         self._asked = False
         self._waiting = False
-        # Where the log cannot begin, because the state that was kept there is damaged.
+        # Positions where the log cannot begin, because the state kept there is damaged.
         self._unreadable: set[int] = set()
-        # The one that was read last: the states at segments' starts are large, and each step of a long copy needs the same.
+        # The last one that was read: the states at segments' starts are large, and each step of a
+        # long copy needs the same.
         self._known: tuple[int, tuple[Any, Offsets]] | None = None
         self._scan = UnreadScan(store, 0)
         self._measuring: Generator[None, None, bool] | None = None
         self._may_go = False
-        # First offsets that are not older than the retention, as of a moment (the group's time): at worst they are higher by now.
+        # First offsets that are not older than the retention, as of a moment (the group's time):
+        # later they can only be higher.
         self._young: dict[tuple[int, int], int] = {}
         self._young_ms = 0
         self._was_refused = False
-        # Whose unread messages keep the log as it is although the disk is full; None: nobody's.
+        # The topic and group whose unread messages keep the log although the disk is full; None:
+        # there are none.
         self.holder: Holder | None = None
         self.trims = 0
 
     @property
     def pressure(self) -> Pressure:
-        """What the disk asks for."""
+        """The pressure of the disk's usage."""
         return pressure(self._rules, self._disk)
 
     def disk_used(self, disk: DiskUse) -> None:
-        """Told by who measures it."""
+        """Set the measured disk usage."""
         before, self._disk = self.pressure, disk
         if self.pressure is Pressure.REFUSE is not before:
-            # Who is refused from now on hears why.
+            # Clients that are refused from now on get the reason at once.
             self._next_s = 0.0
 
     def trim_now(self) -> None:
-        """Somebody asks: what is older than the retention goes at once, whatever the hour."""
+        """Trim everything older than the retention at the next step, at any hour."""
         self._asked, self._next_s = True, 0.0
 
     def step(self, now_s: float, *, held_back: Callable[[], int]) -> None:
-        """Called every few ms on the leader. *held_back* tells the lowest entry that some member still lacks; it stays."""
+        """Propose the next command of retention, if due. Called every few ms on the leader.
+
+        *held_back* returns the lowest entry that some member still lacks; it stays.
+        """
         if self._waiting or now_s < self._next_s:
             return
         self._next_s = now_s + (REFUSING_PERIOD_S if self.pressure is Pressure.REFUSE else CHECK_PERIOD_S)
         if self._was_refused:
-            # Asked again after the pause: what has no room now has none in 50 ms.
+            # Tried again after the pause: a refusal for lack of room would be the same in 50 ms.
             self._was_refused = False
             return
         plan = self._plan(held_back())
@@ -132,7 +142,7 @@ class Trimmer:
         if (kept := self._mostly_needed(plan, needed)) is not None:
             if plan.makes_room:
                 self.holder = holder_of(spared, self._state().names)
-            # A prefix goes or nothing: what lies before the segment that is kept whole.
+            # Only a prefix can be dropped: everything before the segment that is kept whole.
             plan = replace(plan, position=kept)
             found = self._boundary(plan.position)
             if found is None:
@@ -143,7 +153,8 @@ class Trimmer:
             needed = self._needed(plan, mins, spared)
         chosen = plan
         if len(needed.positions):
-            # What is needed is asked again when the entry is made: nothing may settle or come due in between.
+            # The needed records are determined again when the entry is made: earlier entries may
+            # settle messages or make them due.
             self._propose(CommandKind.COPY, GROUP_COMMIT_SIZE_MAX_BYTES, lambda: self._copies(chosen, ends))
             self._next_s = now_s + GROUP_COMMIT_SIZE_MAX_BYTES / COPY_RATE_BYTES_PER_S
             return
@@ -153,19 +164,20 @@ class Trimmer:
         self._propose(CommandKind.TRIM, size_bytes, lambda: self._trim(chosen, ends, request))
         self.trims += 1
 
-    # Below -----------------------------------------------------------------------------------------------------
+    # Helpers --------------------------------------------------------------------------------------
     def _plan(self, held_back: int) -> TrimPlan | None:
         applied, stored = self._store.applied, self._store.log
         if applied is None or held_back < stored.first_index:
             return None
-        # Behind a saved state, and known to every member: none of them can be built anew from nothing in this release.
+        # Behind a saved state, and present on every member: in this release no member can be
+        # rebuilt from nothing.
         reach = min(applied.position, stored.mark(min(held_back, stored.end_index)).position)
         segments, begin = [], stored.start.position
         for boundary in self._store.boundaries():
             if boundary.position > reach:
                 break
             if boundary.position in self._unreadable:
-                continue  # its segment goes together with the next
+                continue  # its segment is dropped together with the next
             segments.append(SegmentAge(begin, boundary.position, boundary.newest_ms))
             begin = boundary.position
         return plan_trim(
@@ -198,11 +210,14 @@ class Trimmer:
         return known
 
     def _is_held(self, plan: TrimPlan, spared: list[Spared]) -> bool | None:
-        """Whether *spared* is so much that the segments of *plan* stay; None: this is not known yet, after some milliseconds of looking."""
+        """Return whether *spared* is so much that the segments of *plan* stay; None: unknown after
+        some milliseconds of measuring.
+        """
         if self._scan.position != plan.position:
             self._scan, self._measuring, self._may_go = UnreadScan(self._store, plan.position), None, False
         if self._may_go:
-            # It only gets less, but for groups that go back: what they need is found when the entry is made, and soon it is measured again.
+            # It only shrinks, except for groups that seek back: their messages are found when the
+            # entry is made, and it is soon measured again.
             return False
         if self._measuring is None:
             size_bytes = plan.position - self._store.log.start.position
@@ -217,7 +232,9 @@ class Trimmer:
         return None
 
     def _mins(self, plan: TrimPlan, ends: Offsets) -> tuple[Offsets, list[Spared]]:
-        """Where queues begin after *plan*, whose log ends at *ends*, and what that spares."""
+        """Return where queues begin after *plan*, whose log ends at *ends*, and the spared
+        messages.
+        """
         if not plan.makes_room:
             return ends, []
         state, store = self._state(), self._store
@@ -237,20 +254,23 @@ class Trimmer:
     def _needed(self, plan: TrimPlan, mins: Offsets, spared: list[Spared]) -> Needed:
         by_queue = {(topic_id, queue): least for topic_id, row in mins for queue, least in enumerate(row)}
         halves = self._state().transactions.table.records_below(plan.position)
-        # As much as a COPY takes. (Another place than was measured: a segment before it is kept for other reasons.)
+        # As much as a COPY takes. (At another place than measured, an earlier segment is kept for
+        # other reasons.)
         scan = self._scan if self._scan.position == plan.position else UnreadScan(self._store, plan.position)
         unread = scan.find([each[:4] for each in spared], GROUP_COMMIT_SIZE_MAX_BYTES)
         return find_needed(self._store, plan.position, ends=by_queue, held=self._held(), halves=halves, unread=unread)
 
     def _held(self) -> Iterator[tuple[int, int, npt.NDArray[np.int64]]]:
-        """Offsets that leases, retries and dying messages hold."""
+        """Yield the offsets that leases, retries and dying messages hold."""
         for (_, topic_id), row in self._state().leasing.deliveries.items():
             for queue, delivery in enumerate(row):
                 if delivery is not None and len(offsets := delivery.held_offsets()):
                     yield topic_id, queue, offsets
 
     def _mostly_needed(self, plan: TrimPlan, needed: Needed) -> int | None:
-        """Where the first segment begins that must be kept whole; None if all may go."""
+        """Return the begin of the first segment that must be kept whole; None if all may be
+        dropped.
+        """
         size = self._store.log.segment_size_bytes
         for base in range(self._store.log.start.position, plan.position, size):
             if needed.share(base, base + size) > _share_max(plan):
@@ -258,7 +278,9 @@ class Trimmer:
         return None
 
     def _copies(self, plan: TrimPlan, ends: Offsets) -> Parts:
-        """A COPY of as much as fits into an entry; of nothing if nothing is needed any more."""
+        """Return a COPY of as much as fits into an entry; an empty one if nothing is needed any
+        more.
+        """
         needed = self._needed(plan, *self._mins(plan, ends))
         total = np.cumsum(needed.rows["size"].astype(np.int64))
         # An entry lies within one segment.
@@ -269,7 +291,11 @@ class Trimmer:
         return [SEND_HEAD.pack(count, 0), rows.tobytes(), records]
 
     def _trim(self, plan: TrimPlan, ends: Offsets, request: dict[str, Any]) -> Parts:
-        """A TRIM, or one of nothing if something is needed by now: what waited before it may have leased what it would drop, or gone back."""
+        """Return a TRIM, or one that drops nothing if something is needed by now.
+
+        An entry before it may have leased messages that it would drop, or a group may have sought
+        back.
+        """
         mins, spared = self._mins(plan, ends)
         if len(self._needed(plan, mins, spared).positions):
             return [encode_msgpack(NO_TRIM)]

@@ -1,1 +1,1 @@
-"""Requests that wait at the broker for something to happen, by deadline, and how they are told."""
+"""Requests that wait at the broker for an event, by deadline, and the delivery of their answers."""

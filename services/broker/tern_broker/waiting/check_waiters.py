@@ -1,6 +1,8 @@
-"""Parked claims: checkers that wait until somebody is to be asked. Woken at apply, by what came due; no polling.
+"""Parked claims: checkers that wait until a check is due. Woken at apply, by due checks; no
+polling.
 
-Law: who is woken claims, and parks again if others were faster. No more are woken than there are checks, oldest first.
+Law: a woken claim is proposed, and parked again if others were faster. At most as many are woken as
+there are checks, oldest first.
 """
 
 from collections.abc import Callable
@@ -11,15 +13,17 @@ from tern_broker.waiting.telling import wake
 from tern_wire.errors import Overloaded, TernError
 from tern_wire.limits import PARKED_POLLS_MAX
 
-# Told True when there may be something to claim, False at the deadline, or why it must not wait any longer.
+# Called with True when there may be a check to claim, False at the deadline, or the error that ends
+# the wait.
 Wake = Callable[[bool | TernError], None]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CheckWaiter:
-    """One parked claim, of a producer group ("": of all that have a check URL); its deadline is in seconds, monotonic.
+    """One parked claim, of a producer group ("": all with a check URL); its deadline is in seconds,
+    monotonic.
 
-    *is_gone*: whether nobody waits for the answer any more: then nothing is claimed for it.
+    *is_gone*: whether the requester has gone: then nothing is claimed for it.
     """
 
     producer_group: str
@@ -29,7 +33,9 @@ class CheckWaiter:
 
 
 class CheckWaiters:
-    """By producer group. Owner: the core loop; swept every few ms, only while something is parked."""
+    """Claims by producer group. Owner: the core loop; swept every few ms, only while one is
+    parked.
+    """
 
     def __init__(self) -> None:
         self._parked: dict[str, dict[CheckWaiter, None]] = {}
@@ -40,7 +46,9 @@ class CheckWaiters:
         return self._count
 
     def park(self, waiter: CheckWaiter) -> None:
-        """Wait; whoever parks has seen in this very turn that there is nothing to claim."""
+        """Park *waiter*. The caller has checked in this very turn that there is nothing to
+        claim.
+        """
         if self._count >= PARKED_POLLS_MAX:
             waiter.wake(Overloaded(what="parked claims"))
             return
@@ -49,7 +57,9 @@ class CheckWaiters:
         self._count += 1
 
     def due(self, available: Callable[[str], int]) -> None:
-        """Something came due: *available* tells how much there is to claim for a producer group, or for ""."""
+        """Wake claims for due checks: *available* returns how many there are for a producer group,
+        or for "".
+        """
         woken: list[CheckWaiter] = []
         gone: list[CheckWaiter] = []
         for name, waiters in self._parked.items():
@@ -66,7 +76,7 @@ class CheckWaiters:
             wake(waiter.wake, True)
 
     def sweep(self, now_s: float) -> None:
-        """Answer those whose deadline has come."""
+        """Answer claims whose deadline has passed."""
         over = self._deadlines.over(now_s)
         for waiter in over:
             self._remove(waiter)
@@ -74,7 +84,7 @@ class CheckWaiters:
             wake(waiter.wake, False)
 
     def refuse_all(self, error: TernError) -> None:
-        """Not the leader any more: proxies go on at the new one."""
+        """Refuse all claims: this node no longer leads, and proxies continue at the new leader."""
         parked = list(self._deadlines)
         for waiter in parked:
             self._remove(waiter)

@@ -1,7 +1,8 @@
-"""Filters of receives: compiled once, and asked for a bounded part of a queue at a time.
+"""Filters of receives: compiled once, and applied to a bounded part of a queue at a time.
 
-Law: one look costs at most LOOK_S and LOOK_SIZE_MAX_BYTES, or one page, and the entry that is being built waits for it; what is left is looked at for the
-next entry. So a group that wants one message in a million keeps producers waiting no longer than one that wants them all.
+Law: one look costs at most LOOK_S and LOOK_SIZE_MAX_BYTES, or one page, since the entry that is
+being built waits for it. The rest is read for the next entry. So a group that matches one message
+in a million delays producers no longer than a group that matches all.
 """
 
 from collections.abc import Callable
@@ -18,22 +19,26 @@ from tern_wire.limits import MIB
 
 LOOK_S = 0.004
 LOOK_SIZE_MAX_BYTES = 4 * MIB
-# Records that an SQL filter evaluates before it looks at the clock again, some 3 us each; and their bytes.
+# Records that an SQL filter evaluates between two checks of the clock, some 3 us each; and their
+# bytes.
 SQL_PAGE_ENTRIES = 256
 PAGE_SIZE_MAX_BYTES = 1 * MIB
-# Filters in use at a time: a group has one, mostly. A proxy has held each to what a client may ask for.
+# Filters in use at a time: usually one for each group. A proxy has checked each against the limits
+# of clients.
 compiled = lru_cache(maxsize=1_024)(compile_accepted)
 
 
 def compiled_text(text: str) -> Filter:
-    """The filter of a subscription as members say it: SQL behind `sql:`, tags behind `tags:` or plain."""
+    """Return the filter of a subscription's text: SQL after `sql:`, tags after `tags:` or without a
+    prefix.
+    """
     if text.startswith("sql:"):
         return compiled(None, text.removeprefix("sql:"))
     return compiled(text.removeprefix("tags:"), None)
 
 
 def look_with(wanted: Filter, store: Store, monotonic: Callable[[], float]) -> Callable[[], Look] | None:
-    """What begins a look with *wanted*; None when everything is."""
+    """Return a function that begins a look with *wanted*; None if everything matches."""
     return None if wanted.is_all else partial(_begin, wanted, store, monotonic)
 
 
@@ -44,7 +49,8 @@ def _begin(wanted: Filter, store: Store, monotonic: Callable[[], float]) -> Look
 
     def look(entries: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
         nonlocal size_left, is_first
-        # One page at least: a node that had to wait for a core since would otherwise answer that there is nothing.
+        # At least one page: a node that waited for a core would otherwise answer that there is
+        # nothing.
         is_over = monotonic() >= until_s or size_left <= 0
         if is_over and not is_first:
             return np.zeros(0, bool)

@@ -1,9 +1,11 @@
-"""Tells every proxy and checker that is linked to this node whether it leads and serves, so that none has to ask after an election.
+"""Notify every linked proxy and checker whether this node leads and serves, so that none has to ask
+after an election.
 
     link opens ............ LEADERSHIP(node, term, serving)
     serving begins, ends .. the same, to all
 
-A notice that a full link does not take is not repeated: that one finds the leader by asking, as it does when a link is down.
+A notice that a full link does not take is not repeated: the peer then finds the leader by a
+request, as it does when a link is down.
 """
 
 from collections.abc import Callable
@@ -14,7 +16,7 @@ from tern_wire.link.status import Leadership
 
 
 class LeadershipNotices:
-    """Owner: the core loop. *role* is this node's term and whether it serves, now."""
+    """Owner: the core loop. *role* returns this node's term and whether it serves, now."""
 
     def __init__(self, node: str, role: Callable[[], tuple[int, bool]]) -> None:
         self._node, self._role = node, role
@@ -22,17 +24,17 @@ class LeadershipNotices:
         self._was_serving = False
 
     def opened(self, link: Link) -> None:
-        """A link passed its handshake."""
+        """Register a link after its handshake, and notify it."""
         if link.peer.role in {"proxy", "checker"}:
             self._links[link] = None
             self._tell(link)
 
     def lost(self, link: Link, _: Exception | None = None) -> None:
-        """A link is gone."""
+        """Remove a closed link."""
         self._links.pop(link, None)
 
     def role_changed(self) -> None:
-        """Something about this node's role may have changed; told is only what concerns those that ask."""
+        """Notify all links if the change of this node's role concerns them."""
         _, is_serving = self._role()
         if is_serving or self._was_serving:
             self._was_serving = is_serving

@@ -1,4 +1,6 @@
-"""Parked pulls: readers that wait for the next message of one queue. Woken at apply, by what was added to that queue; no polling."""
+"""Parked pulls: readers that wait for the next message of one queue. Woken at apply, by appends to
+that queue; no polling.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,13 +11,16 @@ from tern_broker.waiting.telling import wake
 from tern_wire.errors import Overloaded, TernError
 from tern_wire.limits import PARKED_POLLS_MAX
 
-# Told True when there may be something to look at, False at the deadline, or why it must not wait any longer.
+# Called with True when there may be new messages, False at the deadline, or the error that ends the
+# wait.
 Wake = Callable[[bool | TernError], None]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class QueueWaiter:
-    """One parked pull of a queue (topic id << 32 | queue); its deadline is in seconds, monotonic."""
+    """One parked pull of a queue (topic id << 32 | queue); its deadline is in seconds,
+    monotonic.
+    """
 
     code: int
     deadline_s: float
@@ -23,7 +28,9 @@ class QueueWaiter:
 
 
 class QueueWaiters:
-    """By topic id << 32 | queue. Owner: the core loop; swept every few ms, only while something is parked."""
+    """Pulls by topic id << 32 | queue. Owner: the core loop; swept every few ms, only while one is
+    parked.
+    """
 
     def __init__(self) -> None:
         self._parked: dict[int, dict[QueueWaiter, None]] = {}
@@ -34,7 +41,9 @@ class QueueWaiters:
         return self._count
 
     def park(self, topic_id: int, queue: int, deadline_s: float, wake: Wake) -> None:
-        """Wait until the queue grows. The caller has looked at everything up to its end in this very turn."""
+        """Park until the queue grows. The caller has read everything up to its end in this very
+        turn.
+        """
         if self._count >= PARKED_POLLS_MAX:
             wake(Overloaded(what="parked pulls"))
             return
@@ -44,7 +53,7 @@ class QueueWaiters:
         self._count += 1
 
     def applied(self, applied: Applied) -> None:
-        """An entry was applied: wake those whose queue has something new."""
+        """Wake the pulls of queues to which the entry has appended."""
         if not self._parked:
             return
         for appends in applied.appends:
@@ -52,7 +61,7 @@ class QueueWaiters:
                 self._wake_all(code, True)
 
     def sweep(self, now_s: float) -> None:
-        """Answer those whose deadline has come."""
+        """Answer pulls whose deadline has passed."""
         over = self._deadlines.over(now_s)
         for waiter in over:
             self._deadlines.remove(waiter)
@@ -65,12 +74,12 @@ class QueueWaiters:
             wake(waiter.wake, False)
 
     def refuse_all(self, error: TernError) -> None:
-        """Not the leader any more: proxies go on at the new one."""
+        """Refuse all pulls: this node no longer leads, and proxies continue at the new leader."""
         for code in list(self._parked):
             self._wake_all(code, error)
 
     def refuse_gone(self, is_there: Callable[[int], bool]) -> None:
-        """Topics have changed: who waits for one that is gone looks again, and hears so."""
+        """Wake the pulls of deleted topics: each looks again, and gets the error."""
         for code in [code for code in self._parked if not is_there(code >> 32)]:
             self._wake_all(code, True)
 

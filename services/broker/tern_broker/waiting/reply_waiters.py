@@ -1,11 +1,13 @@
-"""Parked waits for a reply: by topic and by the hash of the tag that the reply will have. Woken at apply; no polling.
+"""Parked waits for a reply: by topic and by the hash of the reply's tag. Woken at apply; no
+polling.
 
     add ........ at most PARKED_POLLS_MAX
-    applied .... a queue entry of the topic has an awaited hash -> look: whether it is the reply, its record says
-    sweep ...... the deadline has come -> late, until it is removed
+    applied .... a queue entry of the topic has an awaited hash -> look: the record decides
+    sweep ...... the deadline has passed -> late, until it is removed
 
-Law: a wait stays until it is removed; whoever is told to look and finds something else goes on waiting. An entry costs those who wait
-for other replies nothing: hashes are compared as sets, however many wait.
+Law: a wait stays until it is removed; a wait that looks and finds another message continues. An
+entry costs the waits for other replies nothing: hashes are compared as sets, for any number of
+waits.
 """
 
 from functools import partial
@@ -21,7 +23,7 @@ from tern_wire.limits import PARKED_POLLS_MAX
 
 
 class ReplyWait(Protocol):
-    """One wait, as it is parked. Neither key nor deadline (seconds, monotonic) changes."""
+    """One parked wait. Neither key nor deadline (seconds, monotonic) changes."""
 
     @property
     def topic_id(self) -> int:
@@ -29,30 +31,30 @@ class ReplyWait(Protocol):
 
     @property
     def tag(self) -> int:
-        """The hash of its tag."""
+        """The hash of the reply's tag."""
 
     @property
     def deadline_s(self) -> float:
-        """Until when it waits."""
+        """Deadline of the wait."""
 
     def look(self) -> None:
-        """There may be something."""
+        """Look: there may be a reply."""
 
     def late(self) -> None:
-        """The deadline has come."""
+        """End the wait: the deadline has passed."""
 
     def refuse(self, error: TernError) -> None:
-        """This node can serve it no longer."""
+        """End the wait: this node no longer leads."""
 
     def fail(self, error: TernError) -> None:
-        """One of the above has failed: it is over, and this is the answer."""
+        """End the wait with *error*: one of the calls above has failed."""
 
 
 class ReplyWaiters:
-    """Owner: the core loop; swept every few ms, only while something is parked."""
+    """Owner: the core loop; swept every few ms, only while a wait is parked."""
 
     def __init__(self) -> None:
-        # Topic id -> hash -> waits, dictionaries for their order.
+        # Topic id -> hash -> waits; dictionaries keep the order.
         self._by_topic: dict[int, dict[int, dict[ReplyWait, None]]] = {}
         self._deadlines = Deadlines[ReplyWait]()
         self._count = 0
@@ -69,7 +71,7 @@ class ReplyWaiters:
         self._count += 1
 
     def remove(self, wait: ReplyWait) -> None:
-        """*wait* is over; one that was removed before may be removed again."""
+        """Remove *wait*; a wait may be removed twice."""
         by_tag = self._by_topic.get(wait.topic_id, {})
         waits = by_tag.get(wait.tag, {})
         if wait not in waits:
@@ -83,7 +85,7 @@ class ReplyWaiters:
         self._count -= 1
 
     def applied(self, applied: Applied) -> None:
-        """An entry was applied: those look whose hash came into a queue of their topic."""
+        """Make the waits look whose hash the entry has appended to a queue of their topic."""
         if not self._by_topic:
             return
         for appends in applied.appends:
@@ -98,17 +100,17 @@ class ReplyWaiters:
                         tell(wait.look, wait.fail)
 
     def sweep(self, now_s: float) -> None:
-        """Tell those whose deadline has come."""
+        """End waits whose deadline has passed."""
         for wait in self._deadlines.over(now_s):
             tell(wait.late, wait.fail)
 
     def refuse_all(self, error: TernError) -> None:
-        """Not the leader any more: proxies go on at the new one."""
+        """Refuse all waits: this node no longer leads, and proxies continue at the new leader."""
         for wait in list(self._deadlines):
             tell(partial(wait.refuse, error), wait.fail)
 
     def look_of(self, topic_id: int) -> None:
-        """All that wait for something in this topic look: it is gone."""
+        """Make all waits of this topic look: it was deleted."""
         for waits in list(self._by_topic.get(topic_id, {}).values()):
             for wait in list(waits):
                 tell(wait.look, wait.fail)

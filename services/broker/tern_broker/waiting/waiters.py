@@ -1,7 +1,8 @@
-"""Parked notifications: proxies that wait until a group has something to receive. A parked one carries no lease.
+"""Parked notifications: proxies that wait until a group has something to receive. A parked
+notification holds no lease.
 
-Law: what is done with an entry, and with each look at the clock, is bounded by what is woken, not by how many wait: tens of thousands
-of topics may have somebody waiting.
+Law: the work for an entry, and for each look at the clock, is bounded by the number of woken
+requests, not of parked ones: tens of thousands of topics may have parked requests.
 """
 
 import heapq
@@ -16,9 +17,11 @@ from tern_broker.waiting.telling import tell, wake
 from tern_wire.errors import Overloaded, TernError, TopicNotFound
 from tern_wire.limits import PARKED_POLLS_MAX
 
-# Told how many messages could be leased now (0: the deadline has come), or an error.
+# Called with the number of messages that could be leased now (0: the deadline has passed), or an
+# error.
 Wake = Callable[[int | TernError], None]
-# Deadlines of those that were woken before stay in the heap until their time; more of them than this, and it is made anew.
+# Deadlines of requests that were woken earlier stay in the heap until their time; above this number
+# the heap is rebuilt.
 _STALE_MAX = 1_024
 
 
@@ -33,11 +36,13 @@ class Waiter:
 
 
 class Waiters:
-    """By topic and group. Owner: the core loop; swept every few ms, only while something is parked."""
+    """Notifications by topic and group. Owner: the core loop; swept every few ms, only while one is
+    parked.
+    """
 
     def __init__(self, state: Callable[[], StateMachine]) -> None:
         self._state = state
-        # Topic id -> group id -> who waits, oldest first.
+        # Topic id -> group id -> waiters, oldest first.
         self._parked: dict[int, dict[int, dict[Waiter, None]]] = {}
         # (deadline in seconds, number, waiter); the number keeps waiters of one deadline in order.
         self._deadlines: list[tuple[float, int, Waiter]] = []
@@ -48,7 +53,7 @@ class Waiters:
         return self._count
 
     def park(self, group_id: int, topic_id: int, deadline_s: float, wake: Wake) -> None:
-        """Wake at once when something is visible, else later."""
+        """Call *wake* at once if a message is visible, else park it."""
         available = self.available(group_id, topic_id)
         if available:
             wake(available)
@@ -64,7 +69,7 @@ class Waiters:
             heapq.heappush(self._deadlines, (deadline_s, next(self._numbers), waiter))
 
     def applied(self, applied: Applied) -> None:
-        """An entry was applied: wake those who have something now, and those whose topic or group is gone."""
+        """Wake the requests that can receive now, and those whose topic or group was deleted."""
         if not self._parked:
             return
         if applied.dropped_topics or applied.dropped_groups:
@@ -74,7 +79,7 @@ class Waiters:
                 tell(partial(self._look, group_id, topic_id), partial(self._wake_all, group_id, topic_id))
 
     def sweep(self, now_s: float) -> None:
-        """Answer those whose deadline has come."""
+        """Answer requests whose deadline has passed."""
         while self._deadlines and self._deadlines[0][0] <= now_s:
             waiter = heapq.heappop(self._deadlines)[2]
             if not waiter.is_over:
@@ -85,13 +90,15 @@ class Waiters:
                 self._end(waiter, 0)
 
     def refuse_all(self, error: TernError) -> None:
-        """Not the leader any more: proxies go on at the new one."""
+        """Refuse all requests: this node no longer leads, and proxies continue at the new
+        leader.
+        """
         for topic_id, groups in list(self._parked.items()):
             for group_id in list(groups):
                 self._wake_all(group_id, topic_id, error)
 
     def available(self, group_id: int, topic_id: int) -> int:
-        """How many messages *group_id* could lease of the topic now."""
+        """Return how many messages of the topic *group_id* could lease now."""
         state = self._state()
         topic, group = state.names.topics_by_id[topic_id], state.names.groups_by_id[group_id]
         row = state.leasing.deliveries.get((group_id, topic_id), [])
@@ -110,7 +117,9 @@ class Waiters:
             self._wake_all(group_id, topic_id, available)
 
     def _refuse_dropped(self, applied: Applied) -> None:
-        """Who is woken by an error asks again, and hears the name of what is gone."""
+        """A proxy that is woken by an error asks again, and gets the name of the deleted topic or
+        group.
+        """
         for topic_id, groups in list(self._parked.items()):
             for group_id in list(groups):
                 if topic_id in applied.dropped_topics or group_id in applied.dropped_groups:

@@ -1,1 +1,1 @@
-"""Comparing replicas, decided purely: digests, inspections, verdicts."""
+"""Comparison of replicas, decided purely: digests, inspections, verdicts."""

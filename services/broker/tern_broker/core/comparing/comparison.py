@@ -1,8 +1,11 @@
-"""What the nodes have said of their digests, and who is right: the replicated side of their comparison (`comparer.py` is the node's own).
+"""The nodes' reported digests and the digest that is right: the replicated side of the comparison
+of replicas. The local side of each node is `comparer.py`.
 
-A DIGEST makes every node note its digest; a JUDGE says what they noted and which is right. Law: a majority of all members is right, and
-whoever differs from it goes. Without one nothing is thrown away: the group takes no requests until an operator CHOOSEs a node. From then on
-that node leads, and one after the other of those that differ copies its log and makes its state anew from that, until a majority agrees.
+A DIGEST makes every node note its digest. A JUDGE carries the noted digests and the right one. Law:
+the digest of a majority of all members is right, and every node that differs from it discards its
+state. Without a majority nothing is discarded: the group takes no requests until an operator
+CHOOSEs a node. From then on that node leads, and the differing nodes, one after the other, copy its
+log and rebuild their state from it, until a majority agrees.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,29 +21,33 @@ from tern_wire.link.commands import CommandKind
 
 @dataclass(slots=True)
 class Comparison:
-    """Owner: the state machine. *inspect* gives the digest of every entry applied so far, and from now on of the pieces of the state whose
-    turn (a number) it is."""
+    """Owner: the state machine. *inspect* takes a turn (a number) and returns the digest of every
+    entry applied so far, extended by the pieces of the state that are inspected in that turn.
+    """
 
     inspect: Callable[[int], int]
-    # Of the last DIGEST: its index, and what this node had become just before it. A node that has begun behind it has none: it is not saved.
+    # Of the last DIGEST: its index, and this node's digest just before it. A node that started
+    # after it has none: it is not saved.
     noted: tuple[int, int] | None = None
-    # How many DIGESTs there were.
+    # Number of DIGESTs so far.
     turn: int = 0
     # The last DIGEST that was judged.
     judged_index: int = 0
-    # What the nodes said when no majority agreed, until one does; empty: nothing.
+    # The nodes' digests when no majority agreed, until one does; empty: no disagreement.
     disagreement: dict[str, int] = field(default_factory=dict)
-    # Whom an operator chose, until a majority agrees.
+    # The node that an operator chose, until a majority agrees.
     chosen: str = ""
-    # Who has been told since the choice to make its state anew.
+    # Nodes that were made to rebuild their state since the choice.
     remade: list[str] = field(default_factory=list)
 
     def commands(self) -> Mapping[int, Handler]:
-        """As Part."""
+        """Return the handlers of this part's commands."""
         return {CommandKind.DIGEST: self._note, CommandKind.JUDGE: self._judge, CommandKind.CHOOSE: self._choose}
 
     def is_held(self, node: str) -> bool:
-        """Whether *node* must take no requests: nobody knows what is right, or another one is to lead."""
+        """Return whether *node* must take no requests: the right state is unknown, or another node
+        is to lead.
+        """
         return self.chosen != node if self.chosen else bool(self.disagreement)
 
     def _note(self, _payload: memoryview, _position: int, applied: Applied) -> Verdict:
@@ -75,25 +82,25 @@ class Comparison:
         applied.has_chosen = True
         return {}
 
-    # As Part -----------------------------------------------------------------------------------------------------
+    # Part -----------------------------------------------------------------------------------------
     def is_due(self, _now_ms: int) -> bool:
-        """Nothing here ends by itself."""
+        """Return False: nothing here ends by itself."""
         return False
 
     def expire(self, applied: Applied) -> None:
-        """As above."""
+        """Do nothing: nothing here ends by itself."""
 
     def pack(self) -> Any:
-        """As Part."""
+        """Return a frozen copy of MessagePack's types."""
         return [self.judged_index, dict(self.disagreement), self.chosen, list(self.remade), self.turn]
 
     def unpack(self, packed: Any) -> None:
-        """As Part."""
+        """Restore the part from *packed*."""
         self.judged_index, self.disagreement, self.chosen, self.remade, *turn = packed
         self.turn = turn[0] if turn else 0
 
 
 def majority_of(digests: Mapping[str, int], members: int) -> int | None:
-    """The digest that more than half of all *members* have; None if there is none (yet)."""
+    """Return the digest of more than half of all *members*; None if there is none (yet)."""
     values = list(digests.values())
     return next((value for value in values if 2 * values.count(value) > members), None)

@@ -1,4 +1,6 @@
-"""The rolling digest of what apply has decided: equal on every node after the same entry, or one of them has gone wrong."""
+"""The rolling digest of apply's decisions. It is equal on every node after the same entry; a node
+that differs is faulty.
+"""
 
 import struct
 import zlib
@@ -16,7 +18,7 @@ _NUMBERS = struct.Struct("<qqq")
 
 
 def advance(digest: int, verdicts: Sequence[Verdict], numbers: tuple[int, int, int]) -> int:
-    """The digest after an entry that got *verdicts* and left the state with *numbers*."""
+    """Return the digest after an entry that got *verdicts* and left the state with *numbers*."""
     for verdict in verdicts:
         digest = zlib.crc32(_witness(verdict), digest)
     return zlib.crc32(_NUMBERS.pack(*numbers), digest)

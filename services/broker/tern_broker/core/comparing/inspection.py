@@ -1,9 +1,12 @@
-"""What a DIGEST looks at besides the verdicts: a piece of the state itself, another one each time, until all of it was looked at.
+"""The pieces of the state that a DIGEST covers besides the verdicts. Each DIGEST covers other
+pieces, until all of the state was covered.
 
-Verdicts alone would show a state that went wrong (a flipped bit, a part that one build keeps differently) only when a command meets it, perhaps
-in a month. A digest of everything that apply changes would cost each of its steps; a digest of everything there is would cost as much as a save, every
-1,000 entries. So each DIGEST takes its turn: a window of the deliveries and of each part that may be large, and one small part or the youngest table of
-keys. Law: which pieces these are follows from the number of DIGESTs in the log and from the state alone.
+Verdicts alone would show a faulty state (a flipped bit, a part that one build keeps differently)
+only when a command meets the fault, perhaps in a month. A digest of every change would add a cost
+to each step of apply. A digest of the whole state would cost as much as a save, every 1,000
+entries. So each DIGEST inspects one turn's pieces: a window of the deliveries and of each part that
+may be large, and one small part or the youngest table of keys. Law: the choice of pieces follows
+from the number of DIGESTs in the log and from the state alone.
 """
 
 import zlib
@@ -18,23 +21,23 @@ from tern_wire.link.codec import encode_msgpack
 
 
 class Inspection:
-    """Of one state. Owner: the state machine."""
+    """The inspection of one state. Owner: the state machine."""
 
     def __init__(self, parts: Mapping[str, Part], leasing: Leasing, keys: KeyTable) -> None:
         self._leasing, self._keys = leasing, keys
-        # All but the deliveries, which have windows of their own.
+        # All parts but the deliveries, which have windows of their own.
         others = [part for part in parts.values() if part is not leasing]
         self._large: list[Windowed] = [part for part in others if isinstance(part, Windowed)]
         self._small = [part for part in others if not isinstance(part, Windowed)]
 
     @property
     def turns(self) -> int:
-        """So many DIGESTs look at everything once, if it does not change."""
+        """Number of DIGESTs that inspect the whole state once, if it does not change."""
         large = [part.windows() for part in self._large]
         return max(len(self._small) + 1, self._windows(len(self._held())), *large)
 
     def witness(self, turn: int, digest: int) -> int:
-        """*digest* with the pieces of DIGEST number *turn*."""
+        """Return *digest* extended by the pieces of DIGEST number *turn*."""
         digest = self._window(turn, digest)
         for part in self._large:
             digest = zlib.crc32(encode_msgpack(part.window(turn % part.windows())), digest)

@@ -1,4 +1,6 @@
-"""What a comparison of the nodes has found: who is right, and who goes. The payload of a JUDGE."""
+"""The result of a comparison of the nodes: the right digest, and the nodes that differ. The payload
+of a JUDGE.
+"""
 
 from dataclasses import dataclass
 
@@ -7,9 +9,11 @@ from tern_wire.link.codec import encode_msgpack
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """Of the nodes' digests just before entry *index*: *right* is that of a majority, or of the node that an operator chose; None: nobody's.
+    """A judgement of the nodes' digests just before entry *index*.
 
-    *leaving*: who goes now; with *is_final* that is everybody who differs.
+    *right*: the digest of a majority, or of the node that an operator chose; None: undecided.
+    *leaving*: the nodes that discard their state now; with *is_final* these are all nodes that
+    differ.
     """
 
     index: int
@@ -19,7 +23,7 @@ class Judgement:
     is_final: bool = True
 
     def parts(self) -> list[bytes | bytearray | memoryview]:
-        """The payload of a JUDGE."""
+        """Return the payload of a JUDGE."""
         facts = {
             "index": self.index,
             "digests": self.digests,

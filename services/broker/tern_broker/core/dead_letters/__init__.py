@@ -1,1 +1,1 @@
-"""Messages that have failed for the last time, decided purely: how they are buried and delivered again."""
+"""Messages that have failed for the last time, decided purely: burial and redelivery."""

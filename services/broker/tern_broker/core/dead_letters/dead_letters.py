@@ -1,12 +1,14 @@
-"""Applying dead letters: buried once, browsed by offset, redriven once, purged.
+"""Apply commands on dead letters: buried once, browsed by offset, redriven once, purged.
 
-What has failed for the last time is *dying* (delivery.py). The leader looks its record up and proposes to bury it; apply does so exactly
-once, for what is dying then: an entry for the record and one for a note go into the group's dead-letter topic (dead_topics.py), and
-the message is settled. So a leader that dies in between costs nothing: the next one finds what is dying and buries it.
+A message that has failed for the last time is *dying* (delivery.py). The leader looks up its record
+and proposes to bury it. Apply buries it exactly once, if it is still dying: an entry for the record
+and one for a note go into the group's dead-letter topic (dead_topics.py), and the message is
+settled. So a leader that dies in between loses nothing: the next leader finds the dying messages
+and buries them.
 
-A BURY's payload: | rows 4 | rsvd 4 | bury rows | notes |, a note being a record with an empty body that says in its properties what died.
-A row without size has lost its record to damage that retention should have prevented; the message is settled without a trace.
-A PURGE's map: {group}.
+A BURY's payload: | rows 4 | rsvd 4 | bury rows | notes |. A note is a record with an empty body
+whose properties describe the dead message. A row without size has lost its record to damage that
+retention should have prevented; the message is settled without a trace. A PURGE's map: {group}.
 """
 
 from collections.abc import Mapping
@@ -26,7 +28,7 @@ from tern_wire.link.rows import BURIED, BURY_ROWS, NOT_DYING, QUEUE_ENTRIES, Que
 
 
 class DeadLetters:
-    """Every group's dead letters, and which of them were delivered again. Owner: the state machine."""
+    """Every group's dead letters, and which of them were redriven. Owner: the state machine."""
 
     def __init__(self, names: Names, leasing: Leasing, counters: Counters) -> None:
         self._names, self._leasing, self._counters = names, leasing, counters
@@ -35,25 +37,27 @@ class DeadLetters:
         self._redriven: dict[int, OffsetSet] = {}
 
     def commands(self) -> Mapping[int, Handler]:
-        """As Part."""
+        """Return the handlers of this part's commands."""
         return {CommandKind.BURY: self._bury, CommandKind.PURGE: self._purge}
 
     def is_due(self, _now_ms: int) -> bool:
-        """As Part: nothing here ends by itself."""
+        """Return False: nothing here ends by itself."""
         return False
 
     def expire(self, applied: Applied) -> None:
-        """As Part."""
+        """Do nothing: nothing here ends by itself."""
 
     def holds(self, topic: Topic, group_id: int, offset: int) -> bool:
-        """Whether the dead letter *offset* is there: neither purged, nor dropped by retention, nor redriven."""
+        """Return whether the dead letter *offset* exists: neither purged, nor dropped by retention,
+        nor redriven.
+        """
         if not topic.mins[NOTES] <= offset < topic.ends[NOTES]:
             return False
         redriven = self._redriven.get(group_id)
         return redriven is None or offset not in redriven
 
     def count(self, group_id: int) -> int:
-        """How many dead letters the group has."""
+        """Return the number of the group's dead letters."""
         topic = self.topics.of(group_id)
         if topic is None:
             return 0
@@ -62,7 +66,9 @@ class DeadLetters:
         return topic.ends[NOTES] - topic.mins[NOTES] - gone
 
     def take(self, group_id: int, topic: Topic, offsets: list[int]) -> None:
-        """These were redriven; what all before them were, too, is not kept one by one."""
+        """Record *offsets* as redriven. A prefix in which all are redriven is dropped, not kept one
+        by one.
+        """
         redriven = self._redriven.setdefault(group_id, OffsetSet())
         for offset in offsets:
             redriven.add(offset)
@@ -71,10 +77,12 @@ class DeadLetters:
         self._forget_old(group_id, topic)
 
     def drop(self, _applied: Applied, _topic_id: int, group_id: int) -> None:
-        """A group (or, with 0, a topic) is deleted."""
+        """Drop the records of a deleted group (with *group_id* 0 a topic was deleted: nothing to
+        do).
+        """
         self._redriven.pop(group_id, None)
 
-    # Commands --------------------------------------------------------------------------------------------------
+    # Commands -------------------------------------------------------------------------------------
     def _bury(self, payload: memoryview, position: int, applied: Applied) -> bytes:
         count = SEND_HEAD.unpack_from(payload)[0] if len(payload) >= SEND_HEAD.size else 0
         notes_at = SEND_HEAD.size + count * BURY_ROWS.itemsize
@@ -95,7 +103,7 @@ class DeadLetters:
         if appends:
             applied.appends.append(QueueAppends.of(appends))
         self._counters.dead_lettered += results.count(BURIED)
-        # What comes behind them in their message groups is visible now.
+        # The next messages of their message groups are visible now.
         applied.woken_topics.update(rows["topic"][np.frombuffer(results, np.uint8) == BURIED].tolist())
         return results
 
@@ -139,7 +147,7 @@ class DeadLetters:
         return {"purged": purged}
 
     def group(self, name: str) -> Group:
-        """The group *name*; GroupNotFound."""
+        """Return the group *name*; raise GroupNotFound."""
         group = self._names.groups.get(str(name))
         if group is None:
             raise GroupNotFound(group=str(name)[:160])
@@ -150,11 +158,11 @@ class DeadLetters:
         if redriven is not None:
             redriven.drop_before(topic.mins[NOTES])
 
-    # Saving ----------------------------------------------------------------------------------------------------
+    # Saving ---------------------------------------------------------------------------------------
     def pack(self) -> Any:
-        """As Part."""
+        """Return a frozen copy of MessagePack's types."""
         return {"redriven": [[group_id, *offsets.pack()] for group_id, offsets in self._redriven.items()]}
 
     def unpack(self, packed: Any) -> None:
-        """As Part."""
+        """Restore the part from *packed*."""
         self._redriven = {group_id: OffsetSet(base, bits) for group_id, base, bits in packed["redriven"]}

@@ -1,9 +1,10 @@
-"""Applying redrives: dead letters that are delivered to their group again, by tasks.
+"""Apply redrives: tasks that deliver dead letters to their group again.
 
-A task lives here, in the replicated state, and the leader carries it out in steps (redriver.py): it looks at the next dead letters, and
-proposes which of them to redrive and how far it has come, both in one command. So neither a proxy nor a leader that dies loses or
-repeats anything: the next leader goes on at the same place, any proxy can say how far the task is or cancel it, and a dead letter
-that was redriven is not there any more for another task.
+A task is part of the replicated state, and the leader carries it out in steps (redriver.py): it
+reads the next dead letters, and proposes in one command which of them to redrive and the new
+progress. So a proxy or leader that dies loses or repeats nothing: the next leader continues at the
+same place, any proxy can report the progress or cancel the task, and a redriven dead letter is gone
+for every other task.
 
 A REDRIVE's map is one of
 
@@ -12,7 +13,8 @@ A REDRIVE's map is one of
      hash of its message group (0: none)], ...]}
     {op: cancel, task}
 
-A step counts only if the task is still *at* that place. *offsets*: null, or those to redrive; *next* counts dead letters, or these.
+A step counts only if the task is still *at* that place. *offsets*: null, or the offsets to redrive;
+*next* counts dead letters, or these offsets.
 """
 
 from collections.abc import Mapping
@@ -34,7 +36,7 @@ from tern_wire.link.commands import CommandKind
 
 @dataclass(slots=True, kw_only=True)
 class RedriveTask:
-    """One task. *next* of *begin* .. *end* is what the leader looks at next; times are the group's."""
+    """One task. *next* of *begin* .. *end* is the leader's next position; times are the group's."""
 
     task_id: str
     group_id: int
@@ -55,50 +57,54 @@ class RedriveTask:
     failures: list[list[int]] = field(default_factory=list)
 
     def pack(self) -> dict[str, Any]:
-        """A frozen copy of MessagePack's types; also what the leader tells of it."""
+        """Return a frozen copy of MessagePack's types; the leader reports the task in the same
+        form.
+        """
         names = [name for name in self.__slots__ if name not in {"selection", "failures"}]
         packed: dict[str, Any] = {name: getattr(self, name) for name in names}
         return {**packed, "selection": self.selection.pack(), "failures": [list(failure) for failure in self.failures]}
 
     @classmethod
     def unpack(cls, packed: dict[str, Any]) -> "RedriveTask":
-        """What was packed."""
+        """Restore an instance from *packed*."""
         return cls(**{**packed, "selection": Selection.unpack(packed["selection"])})
 
 
 class Redriving:
-    """The tasks, running ones and the last that ended. Owner: the state machine."""
+    """The tasks: running ones and the last that ended. Owner: the state machine."""
 
     def __init__(self, names: Names, leasing: Leasing, letters: DeadLetters) -> None:
         self._names, self._leasing, self._letters = names, leasing, letters
         self.tasks: dict[str, RedriveTask] = {}
 
     def commands(self) -> Mapping[int, Handler]:
-        """As Part."""
+        """Return the handlers of this part's commands."""
         return {CommandKind.REDRIVE: self._redrive}
 
     def is_due(self, _now_ms: int) -> bool:
-        """As Part: a task ends by a step, not by itself."""
+        """Return False: a task ends by a step, not by itself."""
         return False
 
     def expire(self, applied: Applied) -> None:
-        """As Part."""
+        """Do nothing: nothing here ends by itself."""
 
     def drop(self, applied: Applied, _topic_id: int, group_id: int) -> None:
-        """A group (or, with 0, a topic) is deleted: its tasks have nothing to do any more."""
+        """Cancel the tasks of a deleted group (with *group_id* 0 a topic was deleted: nothing to
+        do).
+        """
         for task in self.tasks.values():
             if group_id and task.group_id == group_id:
                 _finish(task, CANCELLED, applied.now_ms)
 
     def pack(self) -> Any:
-        """As Part."""
+        """Return a frozen copy of MessagePack's types."""
         return [task.pack() for task in self.tasks.values()]
 
     def unpack(self, packed: Any) -> None:
-        """As Part."""
+        """Restore the part from *packed*."""
         self.tasks = {task["task_id"]: RedriveTask.unpack(task) for task in packed}
 
-    # Commands --------------------------------------------------------------------------------------------------
+    # Commands -------------------------------------------------------------------------------------
     def _redrive(self, payload: memoryview, _position: int, applied: Applied) -> dict[str, Any]:
         request = read_map(payload)
         if request["op"] == "start":
@@ -116,7 +122,7 @@ class Redriving:
         task_id, selection = str(request["task"]), Selection.unpack(request["selection"])
         rate, dry_run = int(request["rate"]), bool(request["dry_run"])
         if task_id in self.tasks:
-            return self.tasks[task_id]  # asked again, since the answer was lost
+            return self.tasks[task_id]  # a repeat, since the answer was lost
         group = self._letters.group(request["group"])
         self._make_room()
         dead = self._letters.topics.of(group.group_id)
@@ -140,7 +146,9 @@ class Redriving:
         return task
 
     def _make_room(self) -> None:
-        """The oldest task that has ended gives way; LimitReached if all are running."""
+        """Remove the oldest task that has ended, if the limit is reached; LimitReached if all are
+        running.
+        """
         if len(self.tasks) >= REDRIVE_TASKS_MAX:
             ended = [task for task in self.tasks.values() if task.state != RUNNING]
             if not ended:

@@ -1,9 +1,10 @@
-"""Delivery of one queue to one group: what was never leased, what is leased, what came back, what rests, what is dying.
+"""Delivery of one queue to one group: messages never leased, leased, returned, resting and dying.
 
-A lease covers a contiguous run of offsets with a bitmap of what is settled, so a batch of 32 costs one lease. A run holds what came
-back in the same way: visible at once, or resting until its time. What has failed for the last time is dying: nobody sees it, and
-it counts as settled only when the leader has buried it (dead_letters.py). `fifo.py` builds on this. Invariant: every offset below `cursor` is settled,
-or unsettled in exactly one lease, or in exactly one run, or dying.
+A lease covers a contiguous range of offsets with a bitmap of the settled ones, so a batch of 32
+costs one lease. A run holds returned messages in the same way: visible at once, or resting until a
+time. A message that has failed for the last time is dying: no consumer gets it, and it counts as
+settled only when the leader has buried it (dead_letters.py). `fifo.py` builds on this. Invariant:
+every offset below `cursor` is settled, or unsettled in exactly one lease or one run, or dying.
 
      offsets   0 ........ committed ............................. cursor ........ end
                | settled  | leases, runs, rests, dying, settled   | never leased  |
@@ -17,27 +18,28 @@ import numpy.typing as npt
 
 from tern_broker.core.delivery.lease import Death, Lease, Run, first_clear_bit, held_by
 
-# Revived messages so close to each other share a run: a receive looks at what lies between them as well.
+# Revived messages at most this far apart share a run: a receive visits the offsets between them
+# too.
 REVIVED_GAP_MAX = 32
 
 
-# Told the number of a lease or a rest that is over, and the lease's token.
+# Called with the number of a lease or rest that has ended, and the lease's token.
 Ended = Callable[[int, bytes], None]
 
 
 def _tell_nobody(_item_id: int, _token: bytes) -> None:
-    """A delivery that no Leasing attends: of a test, or one that is being loaded."""
+    """Ignore the event: the delivery has no Leasing, as in a test or during a load."""
 
 
 class Delivery:
-    """One group in one queue. Owner: the state machine; the picker only reads.."""
+    """One group in one queue. Owner: the state machine; the picker only reads."""
 
     KIND: ClassVar[str] = "shared"
     __slots__ = ("cursor", "dying", "ended", "leased", "leases", "resting", "rests", "runs", "version", "waiting")
 
     def __init__(self, cursor: int, version: int = 0) -> None:
         self.cursor = cursor
-        # Moves with every seek, so that a lease proposed before it is refused.
+        # Increases with every seek, so that a lease proposed before the seek is refused.
         self.version = version
         self.leases: dict[int, Lease] = {}
         self.runs: dict[int, Run] = {}
@@ -45,19 +47,24 @@ class Delivery:
         self.dying: dict[int, Death] = {}
         # Unsettled messages in leases, in rests, and in runs.
         self.leased = self.resting = self.waiting = 0
-        # Called whenever something ends that has a deadline: what is kept of it elsewhere goes, too.
+        # Called whenever an item with a deadline ends, so that data kept about it elsewhere is
+        # dropped.
         self.ended: Ended = _tell_nobody
 
-    # Leasing ---------------------------------------------------------------------------------------------------
+    # Leasing --------------------------------------------------------------------------------------
     def lease_fresh(self, lease_id: int, start: int, count: int, end: int, deadline_ms: int) -> Lease | None:
-        """Lease *count* never leased offsets from *start*; None unless they begin at the cursor and exist."""
+        """Lease *count* never leased offsets from *start*; None unless they begin at the cursor and
+        exist.
+        """
         if start != self.cursor or count <= 0 or start + count > end:
             return None
         self.cursor += count
         return self._hold(Lease(lease_id, start, count, 0, deadline_ms, attempt=1))
 
     def lease_run(self, lease_id: int, run_id: int, start: int, count: int, deadline_ms: int) -> Lease | None:
-        """Lease the first *count* offsets of a run; None when the run has changed since it was looked at."""
+        """Lease the first *count* offsets of a run; None if the run has changed since the leader
+        read it.
+        """
         run = self.runs.get(run_id)
         if run is None or run.start != start or not 0 < count <= run.count:
             return None
@@ -67,7 +74,8 @@ class Delivery:
         if count == run.count:
             del self.runs[run_id]
         else:
-            # What is settled at the begin of the rest goes too: retention may drop it, and a run is read from its begin.
+            # Settled offsets at the begin of the rest are dropped too: retention may drop their
+            # records, and a run is read from its begin.
             count += first_clear_bit(run.settled >> count)
             run.start += count
             run.count -= count
@@ -77,15 +85,15 @@ class Delivery:
         return None if lease.is_done else self._hold(lease)
 
     def available(self, end: int) -> int:
-        """How many messages could be leased now."""
+        """Return how many messages could be leased now."""
         return end - self.cursor + self.waiting
 
     @property
     def unsettled(self) -> int:
-        """Messages below the cursor that are not settled: what this costs of the state."""
+        """Number of unsettled messages below the cursor: a measure of their size in the state."""
         return self.leased + self.resting + self.waiting + len(self.dying)
 
-    # Settling --------------------------------------------------------------------------------------------------
+    # Settling -------------------------------------------------------------------------------------
     def settle(self, lease: Lease, mask: int) -> None:
         """Mark the offsets of *mask* settled for good."""
         self.leased -= (mask & ~lease.settled).bit_count()
@@ -100,39 +108,46 @@ class Delivery:
             self.waiting += run.waiting
 
     def rest(self, lease: Lease, mask: int, run_id: int, attempts: int, visible_ms: int) -> None:
-        """As `give_back`, but not visible before *visible_ms*: then the owner calls `wake`."""
+        """Give the unsettled offsets of *mask* back as run *run_id*, visible from *visible_ms* on:
+        then the owner calls `wake`.
+        """
         if (run := self._leave(lease, mask, run_id, attempts, visible_ms)) is not None:
             run.nacked_by = lease.lease_id
             self.rests[run_id] = run
             self.resting += run.waiting
 
     def resting_until(self) -> list[tuple[int, int]]:
-        """(run id, visible ms) of every rest."""
+        """Return (run id, visible ms) of every rest."""
         return [(run.run_id, run.visible_ms) for run in self.rests.values()]
 
     def wake(self, run_id: int) -> None:
-        """The rest *run_id* is over: it is visible."""
+        """End the rest *run_id*: its messages are visible."""
         run = self.runs[run_id] = self.rests.pop(run_id)
         self.resting -= run.waiting
         self.waiting += run.waiting
         self.ended(run_id, b"")
 
     def condemn(self, lease: Lease, mask: int, death: Death) -> list[int]:
-        """The unsettled offsets of *mask* have failed for the last time; which they are."""
+        """Mark the unsettled offsets of *mask* as dying: they have failed for the last time. Return
+        those offsets.
+        """
         run = self._leave(lease, mask, 0, 0, 0)
         offsets = run.offsets().tolist() if run is not None else []
         self.dying.update(dict.fromkeys(offsets, death))
         return offsets
 
     def bury(self, offset: int) -> bool:
-        """*offset* is settled now; False if it was not dying."""
+        """Mark *offset* settled; return False if it was not dying."""
         return self.dying.pop(offset, None) is not None
 
     def revive(
         self, offsets: npt.NDArray[np.int64], next_id: Callable[[], int], _message_groups: Mapping[int, int]
     ) -> int:
-        """Those of the settled *offsets* (ascending) are visible again, as if never received: how many. A number for each new run
-        comes from *next_id*. What is behind the cursor or not settled will be delivered anyway.
+        """Make the settled ones of *offsets* (ascending) visible again, as if never received;
+        return how many.
+
+        Each new run gets a number from *next_id*. An offset behind the cursor or unsettled will be
+        delivered anyway, and is skipped.
         """
         offsets = offsets[offsets < self.cursor]
         offsets = offsets[~np.isin(offsets, self.held_offsets())]
@@ -145,7 +160,7 @@ class Delivery:
         return len(offsets)
 
     def expired_mask(self, lease: Lease, now_ms: int) -> int:
-        """Offsets of *lease* whose deadline is over, as bits."""
+        """Return the offsets of *lease* whose deadline has passed, as bits."""
         mask = ~lease.settled & ((1 << lease.count) - 1) if lease.deadline_ms <= now_ms else 0
         for offset, deadline_ms in lease.extended.items():
             bit = 1 << offset - lease.start
@@ -153,14 +168,18 @@ class Delivery:
         return mask & ~lease.settled
 
     def due_ms(self, item_id: int) -> int | None:
-        """When the first message of the lease or rest *item_id* becomes visible; None if there is none of that id."""
+        """Return when the first message of the lease or rest *item_id* becomes visible; None if
+        there is no such item.
+        """
         if (lease := self.leases.get(item_id)) is not None:
             return lease.first_deadline_ms
         rest = self.rests.get(item_id)
         return rest.visible_ms if rest is not None else None
 
     def seek(self, offset: int) -> list[Lease]:
-        """Begin again at *offset*: what is held is forgotten, handles expire. Returns the forgotten leases."""
+        """Begin again at *offset*: drop everything held; handles expire. Return the dropped
+        leases.
+        """
         forgotten = list(self.leases.values())
         self.forget_held()
         self.cursor = offset
@@ -168,7 +187,7 @@ class Delivery:
         return forgotten
 
     def forget_held(self) -> None:
-        """Nothing is held any more: of a seek, or of a delivery that is dropped."""
+        """Drop everything held, for a seek or for a delivery that is dropped."""
         for lease in self.leases.values():
             self.ended(lease.lease_id, lease.token)
         for run_id in self.rests:
@@ -177,9 +196,9 @@ class Delivery:
             held.clear()
         self.leased = self.resting = self.waiting = 0
 
-    # Looking ---------------------------------------------------------------------------------------------------
+    # Queries --------------------------------------------------------------------------------------
     def is_settled(self, offset: int) -> bool:
-        """Whether the group will not see *offset* again."""
+        """Return whether the group will not receive *offset* again."""
         if offset >= self.cursor or offset in self.dying:
             return False
         return not any(
@@ -188,7 +207,10 @@ class Delivery:
         )
 
     def was_nacked_by(self, lease_id: int, offset: int) -> bool:
-        """Whether *offset* is where a nack of the lease has brought it: back, resting, dying or buried, and with nobody since."""
+        """Return whether a nack of the lease brought *offset* to where it is now.
+
+        It is returned, resting, dying or buried, and was not leased since.
+        """
         if offset in self.dying or self.is_settled(offset):
             return True
         runs = (*self.runs.values(), *self.rests.values())
@@ -200,22 +222,22 @@ class Delivery:
         )
 
     def unread_from(self) -> int:
-        """Nothing below this offset waits to be received for the first time."""
+        """Return the lowest offset that waits to be received for the first time."""
         return self.cursor
 
     def committed(self) -> int:
-        """Everything below this offset is settled."""
+        """Return the offset below which everything is settled."""
         lowest = min((item.start + first_clear_bit(item.settled) for item in self._holders()), default=self.cursor)
         return min(lowest, min(self.dying, default=lowest))
 
     def held_offsets(self) -> npt.NDArray[np.int64]:
-        """Every unsettled offset below the cursor, ascending: what retention must keep."""
+        """Return every unsettled offset below the cursor, ascending: retention must keep these."""
         dying = np.fromiter(self.dying, np.int64, len(self.dying))
         return np.sort(np.concatenate([held_by(self._holders()), dying]))
 
-    # Saving ----------------------------------------------------------------------------------------------------
+    # Saving ---------------------------------------------------------------------------------------
     def pack(self) -> list[Any]:
-        """A frozen copy of MessagePack's types."""
+        """Return a frozen copy of MessagePack's types."""
         return [
             *(self.cursor, self.version),
             [lease.pack() for lease in self.leases.values()],
@@ -226,7 +248,7 @@ class Delivery:
 
     @classmethod
     def unpack(cls, packed: list[Any]) -> "Delivery":
-        """What was packed."""
+        """Restore an instance from *packed*."""
         cursor, version, leases, runs, rests, dying = packed
         delivery = cls(cursor, version)
         for lease in map(Lease.unpack, leases):
@@ -238,7 +260,7 @@ class Delivery:
         delivery.dying = {offset: Death.unpack(death) for offset, *death in dying}
         return delivery
 
-    # Below -----------------------------------------------------------------------------------------------------
+    # Helpers --------------------------------------------------------------------------------------
     def _holders(self) -> Iterator[Lease | Run]:
         yield from self.leases.values()
         yield from self.runs.values()

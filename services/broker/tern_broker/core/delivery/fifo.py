@@ -1,13 +1,15 @@
 """Delivery of one queue to one consumer group in the order of message groups.
 
      offsets   0 ........ committed ................................ cursor ........ end
-               | settled  | in hand: leased, resting, back, dying    | never looked at |
+               | settled  | in hand: leased, resting, back, dying    | never visited   |
                |          | parked: behind one in hand, or ready     |
 
-Law: of one message group at most one message is in hand. All others that were looked at are parked, in order. When the one in hand is
-settled for good, acked or buried, the message group is *ready*: its first parked message may be leased, without a scan. So a message that
-rests, or is dying, holds up its own message group and nothing else. Messages without a message group (hash 0) wait for nobody.
-Where the topic has grown, earlier messages may lie in another queue: until those are settled the message group is *elsewhere*.
+Law: at most one message of a message group is in hand. All other visited messages of the group are
+parked, in order. When the one in hand is settled for good, acked or buried, the message group is
+*ready*: its first parked message may be leased without a scan. So a message that rests or is dying
+holds up its own message group only. Messages without a message group (hash 0) never wait. Where the
+topic has grown, earlier messages may be in another queue: until those are settled the message group
+is *elsewhere*.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,7 +26,7 @@ from tern_wire.errors import GroupConflict
 from tern_wire.link.rows import FIFO_PARK, FIFO_SKIP
 from tern_wire.settings.topic_settings import FIFO
 
-# (offset, message group) of one queue -> whether what lies in other queues comes first.
+# (offset, message group) of one queue -> whether messages in other queues come first.
 MustWait = Callable[[int, int], bool]
 
 
@@ -33,7 +35,7 @@ def _wait_for_nothing(_offset: int, _message_group: int) -> bool:
 
 
 def is_ordered(group: Group, topic: Topic) -> bool:
-    """Whether *group* gets *topic*'s messages in the order of message groups."""
+    """Return whether *group* receives *topic*'s messages in the order of message groups."""
     return group.is_fifo or topic.kind == FIFO
 
 
@@ -45,19 +47,21 @@ class FifoDelivery(Delivery):
 
     def __init__(self, cursor: int, version: int = 0) -> None:
         super().__init__(cursor, version)
-        # Offset -> hash of its message group (0: none), for everything that is leased, back, resting or dying.
+        # Offset -> hash of its message group (0: none), for everything that is leased, returned,
+        # resting or dying.
         self.in_hand: dict[int, int] = {}
         # Message group -> the offset that is in hand.
         self.busy: dict[int, int] = {}
         self.parked = Parked()
-        # Message groups of which something is parked and nothing is in hand, in the order in which they became so.
+        # Message groups with parked messages and none in hand, in the order in which they became
+        # ready.
         self.ready: dict[int, None] = {}
-        # The same, but of which earlier messages are unsettled in another queue (slots.py).
+        # The same, for message groups with earlier unsettled messages in another queue (slots.py).
         self.elsewhere: dict[int, None] = {}
 
-    # Leasing ---------------------------------------------------------------------------------------------------
+    # Leasing --------------------------------------------------------------------------------------
     def is_blocked(self, message_group: int) -> bool:
-        """Whether a message of it that is looked at now has to wait."""
+        """Return whether a message of the group that is visited now has to wait."""
         return message_group in self.busy or self.parked.head(message_group) is not None
 
     def look(
@@ -70,10 +74,12 @@ class FifoDelivery(Delivery):
         deadline_ms: int,
         must_wait: MustWait = _wait_for_nothing,
     ) -> Lease | None:
-        """One row of LEASE_FIFO: lease the message at *offset*, or park it; None also if it is not what the leader believed.
+        """Apply one row of LEASE_FIFO: lease the message at *offset*, or park it.
 
-        Fresh messages are looked at in order, from the cursor on: what cannot be leased is parked. Below the cursor, only the first of a
-        ready message group and what came back (in run *run*) can be leased. *must_wait*: whether other queues come first.
+        Return None if it is parked, or if the state differs from what the leader saw. Fresh
+        messages are visited in order, from the cursor on; those that cannot be leased are parked.
+        Below the cursor, only the first message of a ready message group and returned messages (in
+        run *run*) can be leased. *must_wait*: whether other queues come first.
         """
         if run > 0:
             return self.lease_run(lease_id, run, offset, 1, deadline_ms)
@@ -82,7 +88,7 @@ class FifoDelivery(Delivery):
                 return None
             self.cursor += 1
             if run == FIFO_SKIP:
-                return None  # nobody gets it, so it waits for nobody
+                return None  # no consumer gets it, so it never waits
             is_blocked = self.is_blocked(message_group)
             is_elsewhere = not is_blocked and must_wait(offset, message_group)
             if is_blocked or is_elsewhere or run == FIFO_PARK:
@@ -103,22 +109,22 @@ class FifoDelivery(Delivery):
         return self._hold(Lease(lease_id, offset, 1, 0, deadline_ms, attempt=1))
 
     def hold_back(self, message_group: int) -> None:
-        """A ready message group has to wait for what is in another queue."""
+        """Make a ready message group wait for messages in another queue."""
         del self.ready[message_group]
         self.elsewhere[message_group] = None
 
     def release(self, message_group: int) -> None:
-        """It has waited for another queue, and does no longer."""
+        """End the wait of a message group for another queue: it is ready."""
         del self.elsewhere[message_group]
         self.ready[message_group] = None
 
     def lease_fresh(self, lease_id: int, start: int, count: int, end: int, deadline_ms: int) -> Lease | None:
-        """Never: what is fresh must be looked at first."""
+        """Return None: a fresh message must be visited first."""
         return None
 
-    # Settling --------------------------------------------------------------------------------------------------
+    # Settling -------------------------------------------------------------------------------------
     def settle(self, lease: Lease, mask: int) -> None:
-        """As Delivery; the next of the message group is ready."""
+        """Settle the offsets of *mask*; the next messages of their message groups are ready."""
         fresh = mask & ~lease.settled
         super().settle(lease, mask)
         if lease.count == 1:
@@ -129,7 +135,9 @@ class FifoDelivery(Delivery):
                 self._leave_hand(offset)
 
     def bury(self, offset: int) -> bool:
-        """As Delivery; the next of the message group is ready."""
+        """Mark *offset* settled; the next message of its message group is ready. Return False if it
+        was not dying.
+        """
         if not super().bury(offset):
             return False
         self._leave_hand(offset)
@@ -138,7 +146,11 @@ class FifoDelivery(Delivery):
     def revive(
         self, offsets: npt.NDArray[np.int64], next_id: Callable[[], int], message_groups: Mapping[int, int]
     ) -> int:
-        """As Delivery; those with a message group (its hash by offset, 0 or left out: none) come before what waits in it."""
+        """Make the settled ones of *offsets* visible again; return how many.
+
+        Messages with a message group (its hash by offset; 0 or missing: none) come before the
+        parked ones of that group.
+        """
         settled = [offset for offset in offsets.tolist() if self.is_settled(offset)]
         for offset in settled:
             if message_group := message_groups.get(offset, 0):
@@ -152,7 +164,7 @@ class FifoDelivery(Delivery):
         return len(settled)
 
     def seek(self, offset: int) -> list[Lease]:
-        """As Delivery; everything parked is forgotten, too."""
+        """Begin again at *offset*: drop everything held and parked. Return the dropped leases."""
         self.in_hand.clear()
         self.busy.clear()
         self.parked.clear()
@@ -161,9 +173,11 @@ class FifoDelivery(Delivery):
         return super().seek(offset)
 
     def drop_parked(self, min_offset: int) -> int:
-        """Retention drops what nobody has received below *min_offset*: how many messages of those that are parked.
+        """Drop unreceived messages below *min_offset*, for retention; return how many parked
+        messages are lost.
 
-        What is in hand was copied; to copy everything that waits behind it would keep retention from ever making room.
+        Messages in hand were copied. If everything parked behind them were copied too, retention
+        could never make room.
         """
         lost, ended = self.parked.drop_below(min_offset)
         for message_group in ended:
@@ -171,40 +185,44 @@ class FifoDelivery(Delivery):
             self.elsewhere.pop(message_group, None)
         return lost
 
-    # Looking ---------------------------------------------------------------------------------------------------
+    # Queries --------------------------------------------------------------------------------------
     @property
     def unsettled(self) -> int:
-        """As Delivery, and what is parked."""
+        """Number of unsettled messages below the cursor, parked ones included."""
         return super().unsettled + self.parked.count
 
     def is_settled(self, offset: int) -> bool:
-        """Whether the group will not see *offset* again."""
+        """Return whether the group will not receive *offset* again."""
         return offset < self.cursor and offset not in self.in_hand and offset not in self.parked
 
     def unread_from(self) -> int:
-        """As Delivery: what is parked waits."""
+        """Return the lowest offset that waits to be received for the first time; parked messages
+        wait.
+        """
         lowest = self.parked.lowest()
         return self.cursor if lowest is None else lowest
 
     def committed(self) -> int:
-        """Everything below this offset is settled."""
+        """Return the offset below which everything is settled."""
         lowest = self.parked.lowest()
         return min(super().committed(), self.cursor if lowest is None else lowest)
 
     def available(self, end: int) -> int:
-        """How many messages could be leased now: those that were not looked at count as if nothing blocked them.
+        """Return how many messages could be leased now; unvisited messages count as if none were
+        blocked.
 
-        A receive looks at them, so they are counted in vain only once. With too much parked, nobody looks, and they do not count.
+        A receive visits them, so a wrong count is corrected at the first visit. With too many
+        messages parked no receive visits more, and unvisited messages do not count.
         """
         return super().available(end if self.parked.room else self.cursor) + len(self.ready)
 
     def busy_slots(self, mask: int) -> set[int]:
-        """hash & *mask* of every message group of which something was looked at and is not settled."""
+        """Return hash & *mask* of every message group with visited, unsettled messages."""
         return {message_group & mask for message_group in (*self.busy, *self.parked.message_groups())}
 
-    # Saving ----------------------------------------------------------------------------------------------------
+    # Saving ---------------------------------------------------------------------------------------
     def pack(self) -> list[Any]:
-        """A frozen copy of MessagePack's types: a Delivery's, and the order."""
+        """Return a frozen copy of MessagePack's types: a Delivery's fields, and the order."""
         return [
             *super().pack(),
             [list(self.in_hand.items()), self.parked.pack(), list(self.ready), list(self.elsewhere)],
@@ -212,7 +230,7 @@ class FifoDelivery(Delivery):
 
     @classmethod
     def unpack(cls, packed: list[Any]) -> "FifoDelivery":
-        """What was packed."""
+        """Restore an instance from *packed*."""
         *plain, (in_hand, parked, ready, elsewhere) = packed
         delivery = cls(0)
         delivery.become(Delivery.unpack(plain))
@@ -223,11 +241,11 @@ class FifoDelivery(Delivery):
         return delivery
 
     def become(self, other: Delivery) -> None:
-        """Take over everything of *other* that a Delivery has."""
+        """Copy all fields of a Delivery from *other*."""
         for name in Delivery.__slots__:
             setattr(self, name, getattr(other, name))
 
-    # Below -----------------------------------------------------------------------------------------------------
+    # Helpers --------------------------------------------------------------------------------------
     def _take_in_hand(self, offset: int, message_group: int) -> None:
         self.in_hand[offset] = message_group
         if message_group:
@@ -247,10 +265,12 @@ def change_order(
     wanted: Callable[[Group, Topic], bool],
     next_id: Callable[[], int],
 ) -> set[int]:
-    """Make every delivery ordered or not, as *wanted* says of its group and topic; ids of the topics whose deliveries have changed.
+    """Make every delivery ordered or unordered, as *wanted* decides by group and topic; return ids
+    of the changed topics.
 
-    To get an order, nothing of a delivery may be leased, resting or dying, since nobody knows the message groups of that: GroupConflict,
-    and nothing is changed. When an order ends, everything stays as it is, and what is parked is visible at once.
+    A delivery becomes ordered only if none of its messages is leased, resting or dying, since their
+    message groups are unknown. Otherwise raise GroupConflict, with nothing changed. When an order
+    ends, everything stays as it is, and parked messages are visible at once.
     """
     changes: list[tuple[int, list[Delivery | None], int, Delivery]] = []
     for (group_id, topic_id), row in deliveries.items():

@@ -1,12 +1,15 @@
-"""Applying LEASE_FIFO: what a receive looks at and leases where message groups have an order.
+"""Apply LEASE_FIFO: the messages that a receive visits and leases where message groups have an
+order.
 
-The payload, one block for each queue that the receive came to:
+The payload, one block for each queue that the receive visited:
 
-     | group 4 | topic 4 | queue 4 | rows 4 | version 8 | invisible_ms 8 | token 16 | rows (FIFO_ROWS, 24 each) | next block ...
+     | group 4 | topic 4 | queue 4 | rows 4 | version 8 | invisible_ms 8 | token 16 |
+     | rows (FIFO_ROWS, 24 each) | next block ...
 
-The leader has read the message groups from the records; apply trusts that and decides who gets what: a row that is not what the leader
-believed any more is not leased, and one whose message group is blocked by now is parked. A lease holds one message. The verdict has
-one row for each row that was to be leased, in order.
+The leader has read the message groups from the records. Apply trusts them and decides the leases: a
+row that no longer matches the state is not leased, and a row whose message group is blocked by now
+is parked. A lease holds one message. The verdict has one row for each row that was to be leased, in
+order.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,31 +38,34 @@ class FifoLeasing:
 
     def __init__(self, names: Names, leasing: Leasing, slots: Slots) -> None:
         self._names, self._leasing, self._slots = names, leasing, slots
-        # (group id, topic id) whose messages may wait for another queue, since slots of the topic have moved: see `finish`.
+        # (group id, topic id) whose messages may wait for another queue, since slots of the topic
+        # have moved: see `finish`.
         self._watched: dict[tuple[int, int], None] = {}
 
     def commands(self) -> Mapping[int, Handler]:
-        """As Part."""
+        """Return the handlers of this part's commands."""
         return {CommandKind.LEASE_FIFO: self._lease}
 
     def is_due(self, _now_ms: int) -> bool:
-        """As Part: leases end where they are kept."""
+        """Return False: leases expire in Leasing."""
         return False
 
     def expire(self, applied: Applied) -> None:
-        """As Part."""
+        """Do nothing: nothing here ends by itself."""
 
     def pack(self) -> Any:
-        """As Part."""
+        """Return a frozen copy of MessagePack's types."""
         return [list(key) for key in self._watched]
 
     def unpack(self, packed: Any) -> None:
-        """As Part."""
+        """Restore the part from *packed*."""
         self._watched = dict.fromkeys((group_id, topic_id) for group_id, topic_id in packed)
 
     def finish(self, applied: Applied) -> None:
-        """Called at the end of each entry: where slots have moved, what the entry did in one queue may hold back or free what is parked in
-        another.
+        """Hold back or release parked messages at the end of each entry.
+
+        Where slots have moved, a change in one queue may hold back or release messages that are
+        parked in another.
         """
         for key in list(self._watched):
             row = self._leasing.deliveries.get(key, [])
@@ -78,7 +84,7 @@ class FifoLeasing:
         return lambda offset, message_group: self._slots.must_wait(topic, row, queue, offset, message_group)
 
     def _lease(self, payload: memoryview, _position: int, applied: Applied) -> npt.NDArray[Any]:
-        # All of it is read before anything changes: a block that does not add up refuses the whole command.
+        # Everything is read before anything changes: one malformed block refuses the whole command.
         blocks = _blocks(payload)
         verdicts: list[tuple[int, int, int]] = []
         for head, rows in blocks:
@@ -120,11 +126,11 @@ class FifoLeasing:
             elif run >= 0:
                 verdicts.append((0, 0, 0))
         if was_full and delivery is not None and delivery.parked.room:
-            applied.woken_topics.add(topic_id)  # the queue is looked at again
+            applied.woken_topics.add(topic_id)  # the queue is visited again
 
 
 def _parked_in(row: Sequence[Delivery | None]) -> list[tuple[int, FifoDelivery]]:
-    """(queue, delivery) of those in which something is parked."""
+    """Return (queue, delivery) of deliveries with parked messages."""
     return [
         (queue, delivery)
         for queue, delivery in enumerate(row)

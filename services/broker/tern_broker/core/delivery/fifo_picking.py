@@ -1,12 +1,14 @@
-"""What a receive gets where message groups have an order: the leader looks, and proposes what to lease and what to park.
+"""The leader's part of a receive where message groups have an order: propose messages to lease and
+to park.
 
-     came back, and its rest is over     -> lease it again
+     returned, and its rest is over      -> lease it again
      the first of a ready message group  -> lease it
-     from the cursor on, one by one:     its message group is free -> lease it; blocked -> park it, it is never looked at again
+     from the cursor on, one by one:     message group free -> lease it; blocked -> park it for good
 
-Law: as with `Picker`, what is proposed is a guess that apply checks, and what one entry has picked already is remembered until it is
-built. One entry looks at a bounded number of messages, whoever asks: looking means reading records. A receive that finds only blocked
-messages has still moved the cursor; it is proposed again in the next entry.
+Law: as with `Picker`, a proposal is a guess that apply checks, and picks of one entry are
+remembered until the entry is built. One entry visits a bounded number of messages, over all
+receives: a visit reads a record. A receive that finds only blocked messages has still moved the
+cursor; it is proposed again in the next entry.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -32,30 +34,33 @@ from tern_wire.limits import (
 )
 from tern_wire.link.rows import FIFO_HEAD, FIFO_OPEN, FIFO_PARK, FIFO_ROWS, FIFO_SKIP, LEASE_SKIP, QUEUE_ENTRIES
 
-# ConsumeQueue entries (QUEUE_ENTRIES) -> the hash of each one's message group, 0 for none, shape (n,).
+# ConsumeQueue entries (QUEUE_ENTRIES) -> hash of the message group of each, 0 for none, shape (n,).
 ReadMessageGroups = Callable[[npt.NDArray[Any]], npt.NDArray[np.uint64]]
 
 
 def no_message_groups(entries: npt.NDArray[Any]) -> npt.NDArray[np.uint64]:
-    """Of messages that have none."""
+    """Return zeros: the messages have no message groups."""
     return np.zeros(len(entries), np.uint64)
 
 
-# So many entries are looked at first; when most are blocked, twice as many then, and so on.
+# Number of entries in the first look; it doubles while most entries are blocked.
 _FIRST_LOOK = 64
-# Offsets that are so near are read together.
+# Offsets at most this far apart are read together.
 _GAP = 256
 Row = tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FifoPick(Pick):
-    """What one receive does in one queue. *rows*: of its block in LEASE_FIFO; *offsets*, *entries*: of those that are to be leased."""
+    """The part of one receive in one queue.
+
+    *rows*: of its block in LEASE_FIFO; *offsets*, *entries*: of the messages to lease.
+    """
 
     rows: list[Row]
 
     def payload(self) -> bytes:
-        """Its block."""
+        """Return the block of this pick."""
         group_id, topic_id, queue, _, _, _, version, invisible_ms = self.row
         token = self.token or bytes(TOKEN_SIZE_BYTES)
         head = FIFO_HEAD.pack(group_id, topic_id, queue, len(self.rows), version, invisible_ms, token)
@@ -64,14 +69,15 @@ class FifoPick(Pick):
 
 @dataclass(slots=True)
 class _View:
-    """What the entry that is being built does to one delivery."""
+    """The effect on one delivery of the entry that is being built."""
 
     cursor: int
     parked: int = 0
-    # Offsets that are leased, and the message groups of those.
+    # Leased offsets, and their message groups.
     taken: set[int] = field(default_factory=set)
     message_groups: set[int] = field(default_factory=set)
-    # What was read from the log beyond what was looked at, from number *at* on: the entry's next receive goes on there.
+    # Entries that were read from the log and not yet visited, from number *at* on: the entry's next
+    # receive continues there.
     entries: npt.NDArray[Any] = field(default_factory=lambda: np.empty(0, QUEUE_ENTRIES))
     message_group_of: list[int] = field(default_factory=list)
     at: int = 0
@@ -83,15 +89,17 @@ class FifoPicker:
     def __init__(self, state: StateMachine, read_queue: ReadQueue, read_message_groups: ReadMessageGroups) -> None:
         self._state, self._read, self._read_message_groups = state, read_queue, read_message_groups
         self._views: dict[tuple[int, int, int], _View] = {}
-        # What this entry may still look at, and hold.
+        # The entry's remaining budget of messages and bytes to read, and of rows.
         self._messages_left, self._size_left = FIFO_SCAN_MESSAGES_MAX, FIFO_SCAN_SIZE_MAX_BYTES
         self._rows_left = FIFO_ROWS_PER_ENTRY_MAX
         self._is_cut = False
 
     def pick(self, request: ReceiveRequest) -> list[FifoPick] | None:
-        """What to lease and to park for *request*; empty when nothing is there; None when the next entry must look.
+        """Return what to lease and to park for *request*; empty when there is nothing; None when
+        the next entry must look.
 
-        LimitReached when there is something, but the group holds too much unsettled in every such queue.
+        Raise LimitReached if there are messages, but the group holds too many unsettled ones in
+        every such queue.
         """
         if self._rows_left < RECEIVE_MESSAGES_MAX:
             return None
@@ -113,7 +121,8 @@ class FifoPicker:
             if messages <= 0 or size <= 0:
                 if request.group.starts_at_min:
                     break
-                # Where the group begins is fixed now in every queue, also in those that this receive does not come to.
+                # Fix the group's start now in every queue, including queues that this receive does
+                # not reach.
                 if delivery is not None:
                     continue
             is_first = messages == request.messages_max
@@ -147,7 +156,7 @@ class FifoPicker:
         self._rows_left -= len(look.rows)
         return look.found(0 if delivery is None else delivery.version)
 
-    # What needs no looking -------------------------------------------------------------------------------------
+    # Messages that need no scan -------------------------------------------------------------------
     def _take_at_hand(self, look: "_Look", delivery: FifoDelivery, view: _View) -> None:
         rows = list(islice(_at_hand(delivery, view), look.messages))
         if not rows:
@@ -156,7 +165,7 @@ class FifoPicker:
         chosen: list[int] = []
         for number, (row, size_bytes, there) in enumerate(zip(rows, entries["size"].tolist(), is_there, strict=True)):
             if not there:
-                continue  # gone, whatever became of it: others need not wait
+                continue  # gone for any reason: other messages need not wait
             if not look.take(row, size_bytes):
                 break
             chosen.append(number)
@@ -165,7 +174,7 @@ class FifoPicker:
         look.entries.append(entries[chosen])
 
     def _read_scattered(self, topic_id: int, queue: int, offsets: list[int]) -> tuple[npt.NDArray[Any], list[bool]]:
-        """The entries of *offsets*, and which of them are there."""
+        """Return the entries of *offsets*, and which of them exist."""
         wanted = np.array(offsets, np.int64)
         entries = np.zeros(len(wanted), QUEUE_ENTRIES)
         is_there = np.zeros(len(wanted), bool)
@@ -176,12 +185,12 @@ class FifoPicker:
             near = part[wanted[part] - first < len(found)]
             entries[near], is_there[near] = found[wanted[near] - first], True
         for number in np.flatnonzero(~is_there).tolist():
-            # A read that begins below the queue's min, at a message that was copied, ends before the min.
+            # A read that begins below the queue's min, at a copied message, ends before the min.
             if len(found := self._read(topic_id, queue, offsets[number], 1)):
                 entries[number], is_there[number] = found[0], True
         return entries, is_there.tolist()
 
-    # Looking ---------------------------------------------------------------------------------------------------
+    # Scanning -------------------------------------------------------------------------------------
     def _scan(self, look: "_Look", view: _View) -> None:
         end = look.request.topic.ends[look.queue]
         step = max(_FIRST_LOOK, look.messages)
@@ -194,7 +203,9 @@ class FifoPicker:
                 return
 
     def _read_ahead(self, look: "_Look", view: _View, count: int) -> bool:
-        """Read the message groups of up to *count* messages from the cursor on; whether there are any."""
+        """Read the message groups of up to *count* messages from the cursor on; return whether
+        there are any.
+        """
         count = min(count, self._messages_left, self._rows_left - len(look.rows))
         if count <= 0 or self._size_left <= 0:
             self._is_cut = True
@@ -211,7 +222,7 @@ class FifoPicker:
 
 
 def _look_at(look: "_Look", view: _View) -> bool:
-    """Look at what was read, one by one; whether the receive should look on."""
+    """Visit the entries that were read, one by one; return whether the receive should read more."""
     delivery = look.delivery
     room = _room(delivery)
     sizes = view.entries["size"].tolist()
@@ -242,12 +253,12 @@ def _look_at(look: "_Look", view: _View) -> bool:
 
 
 def _room(delivery: FifoDelivery | None) -> int:
-    """How many blocked messages the queue had room for before this entry."""
+    """Return how many blocked messages the queue had room for before this entry."""
     return FIFO_PARKED_PER_QUEUE_MAX if delivery is None else delivery.parked.room
 
 
 class _Look:
-    """One receive in one queue: what it has, and what it may still take. Owner: one call of `pick`."""
+    """One receive in one queue: its picks, and its remaining budget. Owner: one call of `pick`."""
 
     def __init__(
         self,
@@ -262,27 +273,31 @@ class _Look:
     ) -> None:
         self.request, self.queue, self.delivery = request, queue, delivery
         self.messages, self.size_bytes = messages, size_bytes
-        # One message always goes out, or a message larger than the budget would block its message group for ever.
+        # The first message may exceed the budget; otherwise a message larger than the budget would
+        # block its group for ever.
         self._must_take = is_first
-        # How many more the group may hold in the queue; what came back is among those already.
+        # How many more messages the group may hold in the queue; returned messages are counted
+        # already.
         self._room = LEASED_PER_QUEUE_MAX - (len(delivery.in_hand) if delivery is not None else 0)
         self.rows: list[Row] = []
-        # Entries of those rows that are to be leased, in their order.
+        # Entries of the rows to lease, in their order.
         self.entries: list[npt.NDArray[Any]] = []
         self._offsets: list[int] = []
         self._wants = wants
 
     def wanted(self, entries: npt.NDArray[Any]) -> list[bool]:
-        """Which of *entries* the receive's filter lets through: of as many of the first as it has looked at."""
+        """Return which of *entries* pass the receive's filter, for as many of the first entries as
+        the filter has read.
+        """
         return [True] * len(entries) if self._wants is None else self._wants(entries).tolist()
 
     @property
     def is_open(self) -> bool:
-        """Whether it could take a message that nobody has received yet."""
+        """Whether it could take a message that was never received."""
         return self.messages > 0 and self.size_bytes > 0 and self._room > 0
 
     def take(self, row: Row, size_bytes: int) -> bool:
-        """Lease the message of *row*, which is that large, if it still fits."""
+        """Lease the message of *row*, of *size_bytes*, if it still fits; return whether it does."""
         is_new = row[2] == 0
         if self.messages <= 0 or self._room < is_new or (size_bytes > self.size_bytes and not self._must_take):
             return False
@@ -295,7 +310,7 @@ class _Look:
         return True
 
     def found(self, version: int) -> FifoPick | None:
-        """What is to be proposed; None if that is nothing."""
+        """Return the proposal; None if it is empty."""
         if not self.rows:
             return None
         request = self.request
@@ -310,12 +325,14 @@ class _Look:
 
 
 def lease_fifo_payload(picks: list[FifoPick]) -> bytes:
-    """The payload of a LEASE_FIFO command."""
+    """Return the payload of a LEASE_FIFO command."""
     return b"".join(pick.payload() for pick in picks)
 
 
 def _at_hand(delivery: FifoDelivery, view: _View) -> Iterator[Row]:
-    """Rows of what may be leased without a look: what came back, and the first of every ready message group."""
+    """Yield rows that may be leased without a scan: returned messages, and the first of every ready
+    message group.
+    """
     for run in delivery.runs.values():
         for offset in run.offsets().tolist():
             if offset not in view.taken:
@@ -327,7 +344,8 @@ def _at_hand(delivery: FifoDelivery, view: _View) -> Iterator[Row]:
 
 
 def looked_in_vain(picks: Sequence[Pick], verdicts: Any) -> bool:
-    """Whether a receive has leased nothing although it has looked at messages: then it is worth another look.
+    """Return whether a receive has leased nothing although it has visited messages, so that it
+    should be proposed again.
 
     *verdicts*: those of its LEASE_FIFO, None if it was not proposed.
     """

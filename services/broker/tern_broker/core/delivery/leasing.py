@@ -1,7 +1,7 @@
-"""Applying leases: who holds which messages of which queue, and until when.
+"""Apply leases: the holder of each message of each queue, and the deadlines.
 
-A LEASE's payload is lease rows, all of one receive, and behind them 16 bytes that stand for its attempt id, if it has one.
-What settles a lease is in settles.py.
+A LEASE's payload is lease rows, all of one receive, followed by 16 bytes that stand for its attempt
+id, if it has one. Commands that settle a lease are in settles.py.
 """
 
 from collections.abc import Mapping
@@ -24,9 +24,9 @@ from tern_wire.limits import EXPIRES_MAX
 from tern_wire.link.commands import CommandKind
 from tern_wire.link.rows import LEASE_ROWS, LEASE_SKIP, LEASE_VERDICTS
 
-# A lease row with this run number asks only that the group's start in the queue be fixed.
+# A lease row with this run number only fixes the group's start in the queue.
 OPEN_QUEUE = -1
-# What a saved state calls each way of delivering.
+# Names of the kinds of delivery in a saved state.
 _KINDS: dict[str, Any] = {Delivery.KIND: Delivery, FifoDelivery.KIND: FifoDelivery}
 
 
@@ -36,25 +36,29 @@ class Leasing:
     def __init__(self, names: Names, counters: Counters) -> None:
         self._names, self._counters = names, counters
         self.next_lease = 1
-        # (group id, topic id) -> one delivery a queue, None where the group has not begun.
+        # (group id, topic id) -> one delivery for each queue, None where the group has not begun.
         self.deliveries: dict[tuple[int, int], list[Delivery | None]] = {}
-        # (id of a lease or rest, group id, topic id, queue), by a time at or before that at which its first message becomes visible. It
-        # is before it when that message was settled since: then the item is put again when it comes up.
+        # (id of a lease or rest, group id, topic id, queue), by a time at or before the one at
+        # which its first message becomes visible. The time is too early if that message was settled
+        # since: then the item is put again when it comes up.
         self.deadlines: DeadlineHeap[tuple[int, int, int, int]] = DeadlineHeap()
-        # Whether the entry that is applied has left something that is over to the next one: see `expire`.
+        # Whether the current entry has left expired items to the next one: see `expire`.
         self.is_behind = False
         self.dead_topics = DeadTopics(names)
-        # (group id, topic id, queue) in which something is dying, oldest first; some may have nothing any more.
+        # (group id, topic id, queue) with dying messages, oldest first; some may have none any
+        # more.
         self.condemned: dict[tuple[int, int, int], None] = {}
         self.replays = Replays(self.find)
         self._settles = Settles(self, names, counters)
 
     def commands(self) -> Mapping[int, Handler]:
-        """As Part."""
+        """Return the handlers of this part's commands."""
         return {CommandKind.LEASE: self._lease, **self._settles.commands()}
 
     def delivery(self, group_id: int, topic: Topic, queue: int, looked_up: int = 0) -> Delivery:
-        """The group's delivery of a queue, begun now if need be; where a group begins that starts from a time, the leader has *looked_up*."""
+        """Return the group's delivery of a queue; begin it if needed. For a start by time the
+        leader has *looked_up* the offset.
+        """
         row = self.deliveries.setdefault((group_id, topic.topic_id), [])
         if len(row) < topic.queues:
             row.extend([None] * (topic.queues - len(row)))
@@ -67,7 +71,7 @@ class Leasing:
         return found
 
     def _attend(self, delivery: Delivery, group_id: int, topic_id: int, queue: int) -> None:
-        """What ends in *delivery* leaves what is kept of it here."""
+        """Drop the data kept here about every item of *delivery* that ends."""
 
         def ended(item_id: int, token: bytes) -> None:
             self.deadlines.remove((item_id, group_id, topic_id, queue))
@@ -77,7 +81,11 @@ class Leasing:
         delivery.ended = ended
 
     def grown(self, topic: Topic, before: int) -> None:
-        """*topic* had *before* queues. Groups that have begun all of those begin the new ones now: what comes is not older than their start."""
+        """Begin the new queues of *topic*, which had *before* queues, for groups that have begun
+        all of those.
+
+        New messages are not older than the start of such a group.
+        """
         for group in self._names.groups_by_id.values():
             row = self.deliveries.get((group.group_id, topic.topic_id), [])
             if not group.starts_at_min and len(row) >= before and all(each is not None for each in row[:before]):
@@ -85,16 +93,16 @@ class Leasing:
                     self.delivery(group.group_id, topic, queue)
 
     def find(self, group_id: int, topic_id: int, queue: int) -> Delivery | None:
-        """The group's delivery of a queue, if it has begun."""
+        """Return the group's delivery of a queue; None if it has not begun."""
         row = self.deliveries.get((group_id, topic_id), [])
         return row[queue] if 0 <= queue < len(row) else None
 
     def topics_of(self, group_id: int) -> list[int]:
-        """Ids of the topics that the group has begun to read."""
+        """Return ids of the topics that the group has begun."""
         return [key[1] for key in self.deliveries if key[0] == group_id]
 
     def drop(self, applied: Applied, topic_id: int, group_id: int) -> None:
-        """A topic or a group (the other id is 0) is deleted."""
+        """Drop the deliveries of a deleted topic or group (the other id is 0)."""
         for key in [key for key in self.deliveries if topic_id == key[1] or group_id == key[0]]:
             for delivery in self.deliveries.pop(key):
                 if delivery is not None:
@@ -105,7 +113,7 @@ class Leasing:
             applied.dropped_topics[dead.topic_id] = dead.queues
         self.dead_topics.forget(group_id)
 
-    # Holding ---------------------------------------------------------------------------------------------------
+    # Holding --------------------------------------------------------------------------------------
     def _lease(self, payload: memoryview, _position: int, applied: Applied) -> npt.NDArray[Any]:
         rows = np.frombuffer(payload, LEASE_ROWS, len(payload) // LEASE_ROWS.itemsize)
         token = bytes(payload[rows.nbytes :])
@@ -136,7 +144,7 @@ class Leasing:
         return verdicts
 
     def took(self, group_id: int, topic_id: int, queue: int, lease: Lease, token: bytes) -> None:
-        """*lease* is held from now on, by the receive with *token*."""
+        """Register *lease*, held from now on by the receive with *token*."""
         self.deadlines.put((lease.lease_id, group_id, topic_id, queue), lease.deadline_ms)
         self._counters.leased += lease.unsettled
         if token:
@@ -144,13 +152,15 @@ class Leasing:
             self.replays.add(group_id, topic_id, queue, lease)
 
     def next_id(self) -> int:
-        """A number for a lease or a run that nothing else in the broker group has ever had."""
+        """Return a number for a lease or run, unique in the broker group for ever."""
         self.next_lease += 1
         return self.next_lease - 1
 
-    # Failing ---------------------------------------------------------------------------------------------------
+    # Failed attempts ------------------------------------------------------------------------------
     def fail(self, place: tuple[int, int, int], lease: Lease, mask: int, cause: Cause, applied: Applied) -> None:
-        """An attempt at the messages of *mask* has failed: they are visible at once, or it was the last one."""
+        """End an attempt at the messages of *mask*: they are visible at once, or dying after the
+        last attempt.
+        """
         if not self._condemn_last(place, lease, mask, cause):
             delivery = self.find(*place)
             assert delivery is not None
@@ -159,7 +169,11 @@ class Leasing:
         applied.woken_topics.add(place[1])
 
     def rest(self, place: tuple[int, int, int], lease: Lease, mask: int, delay_ms: int, applied: Applied) -> None:
-        """As `fail`, but visible only after *delay_ms*; below 0: after as long as the group says for this attempt."""
+        """End an attempt at the messages of *mask*: they are visible after *delay_ms*, or dying
+        after the last attempt.
+
+        A negative delay stands for the group's own delay for this attempt.
+        """
         group_id, topic_id, queue = place
         if delay_ms < 0:
             delays_ms = self._names.groups_by_id[group_id].retry_delays_ms
@@ -174,7 +188,7 @@ class Leasing:
             self.deadlines.put((run_id, group_id, topic_id, queue), visible_ms)
 
     def condemn(self, place: tuple[int, int, int], lease: Lease, mask: int, death: Death) -> None:
-        """The messages of *mask* are not delivered any more; the leader buries them."""
+        """End the delivery of the messages of *mask*; the leader buries them."""
         delivery = self.find(*place)
         assert delivery is not None
         if delivery.condemn(lease, mask, death):
@@ -182,36 +196,40 @@ class Leasing:
             self.condemned[place] = None
 
     def _condemn_last(self, place: tuple[int, int, int], lease: Lease, mask: int, cause: Cause) -> bool:
-        """Condemn them if that was the group's last attempt."""
+        """Condemn the messages if that was the group's last attempt; return whether it was."""
         if lease.attempt < self._names.groups_by_id[place[0]].max_attempts:
             return False
         self.condemn(place, lease, mask, Death(lease.attempt, cause))
         return True
 
-    # Time ------------------------------------------------------------------------------------------------------
+    # Time -----------------------------------------------------------------------------------------
     def watch(self, lease: Lease, group_id: int, topic_id: int, queue: int) -> None:
-        """Expire *lease* when its first deadline comes."""
+        """Expire *lease* at its first deadline."""
         self.deadlines.put((lease.lease_id, group_id, topic_id, queue), lease.first_deadline_ms)
 
     def is_due(self, now_ms: int) -> bool:
-        """Whether something that is leased or rests becomes visible by *now_ms*."""
+        """Return whether a leased or resting message becomes visible by *now_ms*."""
         while (first := self.deadlines.first()) is not None and first[0] <= now_ms:
             at_ms, item = first
             delivery = self.find(*item[1:])
             true_ms = delivery.due_ms(item[0]) if delivery is not None else None
             if true_ms is None:
-                # What ends takes its deadline along; one that is left is no reason to end every node.
+                # An item that ends removes its deadline. A leftover one is no reason to end every
+                # node.
                 self.deadlines.remove(item)
             elif true_ms <= at_ms:
                 return True
             else:
-                # Its turn comes in the order of true deadlines, as in a state that was just loaded.
+                # Items come up in the order of their true deadlines, as in a state that was just
+                # loaded.
                 self.deadlines.put(item, true_ms)
         return False
 
     def expire(self, applied: Applied) -> None:
-        """As Part. What is over and not among the first EXPIRES_MAX has its turn with the next entry, which follows at once since `is_due`
-        says so; until then nobody can settle it.
+        """Expire leases and end rests, at most EXPIRES_MAX of them.
+
+        The remaining ones are left to the next entry, which follows at once since `is_due` is true;
+        until then they cannot be settled.
         """
         left = EXPIRES_MAX
         while self.is_due(applied.now_ms):
@@ -240,9 +258,9 @@ class Leasing:
         if not lease.is_done:
             self.watch(lease, group_id, topic_id, queue)
 
-    # Saving ----------------------------------------------------------------------------------------------------
+    # Saving ---------------------------------------------------------------------------------------
     def pack(self) -> Any:
-        """As Part."""
+        """Return a frozen copy of MessagePack's types."""
         return {
             "next_lease": self.next_lease,
             "dead_topics": self.dead_topics.pack(),
@@ -255,7 +273,7 @@ class Leasing:
         }
 
     def unpack(self, packed: Any) -> None:
-        """As Part."""
+        """Restore the part from *packed*."""
         self.next_lease = packed["next_lease"]
         self.dead_topics.unpack(packed["dead_topics"])
         for group_id, topic_id, queue, kind, *one in packed["deliveries"]:

@@ -1,8 +1,9 @@
-"""Applying offsets: a group's place in a topic, moved by whoever commits or seeks.
+"""Apply changes of offsets: a commit or a seek moves a group's place in a topic.
 
-Law: a move forgets every lease and every message that waits to come back in its queue: their receipt handles are expired, and the
-group goes on at the new place, forward or backward. All queues of one command move, or none. A commit that names the epochs of its
-queues' locks is refused once another member has had one of them.
+Law: a move drops every lease and every returned message in its queue: their receipt handles expire,
+and the group continues at the new place, forward or backward. All queues of one command move, or
+none. A commit that names the epochs of its queues' locks is refused once another member has had one
+of the locks.
 """
 
 from collections.abc import Mapping
@@ -18,27 +19,29 @@ from tern_wire.link.commands import CommandKind
 
 
 class Offsets:
-    """Has no state of its own: a group's place is that of its deliveries. Owner: the state machine."""
+    """Has no state of its own: a group's place is that of its deliveries. Owner: the state
+    machine.
+    """
 
     def __init__(self, names: Names, leasing: Leasing, locks: QueueLocks) -> None:
         self._names, self._leasing, self._locks = names, leasing, locks
 
     def commands(self) -> Mapping[int, Handler]:
-        """As Part."""
+        """Return the handlers of this part's commands."""
         return {CommandKind.COMMIT_OFFSETS: self._commit_offsets, CommandKind.SEEK: self._seek}
 
     def is_due(self, _now_ms: int) -> bool:
-        """As Part: nothing here ends by itself."""
+        """Return False: nothing here ends by itself."""
         return False
 
     def expire(self, applied: Applied) -> None:
-        """As Part."""
+        """Do nothing: nothing here ends by itself."""
 
     def pack(self) -> Any:
-        """As Part."""
+        """Return None: the part has no state."""
 
     def unpack(self, packed: Any) -> None:
-        """As Part."""
+        """Do nothing: the part has no state."""
 
     def _names_of(self, request: Mapping[str, Any]) -> tuple[Group, Topic]:
         group = self._names.groups.get(str(request["group"]))

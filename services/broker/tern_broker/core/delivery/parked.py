@@ -1,7 +1,7 @@
-"""Messages of one queue that a consumer group has looked at and that wait for an earlier one of their message group.
+"""Visited messages of one queue that wait for an earlier message of their message group.
 
-Looked at once, never again: when the earlier one is settled, the next is at hand without a scan. 8 bytes and a bit each, however many
-message groups there are.
+A message is visited once: when the earlier one is settled, the next is available without a scan. 8
+bytes and a bit each, independent of the number of message groups.
 
      message group -> | offset | offset | ... ascending
      page (offset / 1,024) -> bits of the offsets that wait in it
@@ -16,7 +16,8 @@ from tern_wire.limits import FIFO_PARKED_PER_QUEUE_MAX
 
 _PAGE_BITS = 10
 _PAGE_MASK = (1 << _PAGE_BITS) - 1
-# What was taken from the front of a line is given back to the allocator when it is at least this much, and half of the line.
+# Taken offsets at the front of a line are freed when they are at least this many, and half of the
+# line.
 _SLACK = 32
 
 
@@ -43,13 +44,15 @@ class _Line:
 
 
 class Parked:
-    """What waits in one queue for one consumer group, at most FIFO_PARKED_PER_QUEUE_MAX offsets. Owner: its FifoDelivery."""
+    """Waiting messages of one queue for one consumer group, at most FIFO_PARKED_PER_QUEUE_MAX.
+    Owner: its FifoDelivery.
+    """
 
     __slots__ = ("_lines", "_pages", "count")
 
     def __init__(self) -> None:
         self._lines: dict[int, _Line] = {}
-        # In order of their first offset, since offsets come ascending.
+        # In order of their first offset, since offsets are added in ascending order.
         self._pages: dict[int, int] = {}
         self.count = 0
 
@@ -58,15 +61,15 @@ class Parked:
 
     @property
     def room(self) -> int:
-        """How many more may wait."""
+        """How many more messages may wait."""
         return max(0, FIFO_PARKED_PER_QUEUE_MAX - self.count)
 
     def message_groups(self) -> Iterator[int]:
-        """Those that wait."""
+        """Iterate over the message groups with waiting messages."""
         return iter(self._lines)
 
     def append(self, message_group: int, offset: int) -> None:
-        """*offset*, larger than every one before, waits behind the others of its message group."""
+        """Add *offset*, larger than all before, behind the others of its message group."""
         line = self._lines.get(message_group)
         if line is None:
             self._lines[message_group] = _Line(array("q", (offset,)))
@@ -77,7 +80,9 @@ class Parked:
         self.count += 1
 
     def insert(self, message_group: int, offset: int) -> None:
-        """*offset* waits before all larger ones of its message group: it was settled, and is delivered again."""
+        """Insert *offset* before all larger ones of its message group: it was settled, and is
+        delivered again.
+        """
         line = self._lines.get(message_group)
         if line is None:
             self._lines[message_group] = _Line(array("q", (offset,)))
@@ -90,12 +95,12 @@ class Parked:
         self.count += 1
 
     def head(self, message_group: int) -> int | None:
-        """The first that waits; None if none does."""
+        """Return the first waiting offset; None if there is none."""
         line = self._lines.get(message_group)
         return None if line is None else line.head()
 
     def take(self, message_group: int) -> int:
-        """Take out the first that waits; KeyError if none does."""
+        """Remove and return the first waiting offset; KeyError if there is none."""
         line = self._lines[message_group]
         offset = line.head()
         line.drop(1)
@@ -105,13 +110,15 @@ class Parked:
         return offset
 
     def lowest(self) -> int | None:
-        """The lowest offset that waits; None if none does."""
+        """Return the lowest waiting offset; None if there is none."""
         for page, bits in self._pages.items():
             return (page << _PAGE_BITS) + (bits & -bits).bit_length() - 1
         return None
 
     def drop_below(self, offset: int) -> tuple[int, list[int]]:
-        """Nothing below *offset* waits any more: how many did, and the message groups of which none waits now."""
+        """Drop waiting offsets below *offset*; return their number and the message groups that have
+        none left.
+        """
         lowest = self.lowest()
         if lowest is None or lowest >= offset:
             return 0, []
@@ -127,23 +134,28 @@ class Parked:
         return before - self.count, ended
 
     def stretches(self) -> Iterator[tuple[int, int, int]]:
-        """Everything that waits, ascending, in stretches of at most 1,024 offsets: start, count, bits; the first and the last bit are set."""
+        """Yield all waiting offsets, ascending, in stretches of at most 1,024: start, count, bits.
+
+        The first and the last bit are set.
+        """
         for page, bits in self._pages.items():
             first = (bits & -bits).bit_length() - 1
             yield (page << _PAGE_BITS) + first, bits.bit_length() - first, bits >> first
 
     def clear(self) -> None:
-        """Nothing waits any more."""
+        """Drop all parked messages."""
         self._lines.clear()
         self._pages.clear()
         self.count = 0
 
     def pack(self) -> list[list[Any]]:
-        """A frozen copy: [message group, offsets (8 bytes each, little-endian)], in the order in which they began to wait."""
+        """Return a frozen copy: [message group, offsets (8 bytes each, little-endian)], in the
+        order in which they began to wait.
+        """
         return [[message_group, line.offsets[line.first :].tobytes()] for message_group, line in self._lines.items()]
 
     def unpack(self, packed: list[list[Any]]) -> None:
-        """Become what was packed."""
+        """Restore the state from *packed*."""
         bits: dict[int, int] = {}
         for message_group, data in packed:
             offsets = array("q")

@@ -1,7 +1,8 @@
-"""What a receive gets: the leader looks for free messages in the applied state and proposes to lease them. Apply has the last word.
+"""The leader's part of a receive: find free messages in the applied state and propose to lease
+them. Apply decides.
 
-Only one entry is in flight, so what this finds is current except for what the same entry has picked already: `Picker` lives as
-long as one entry is being built, and remembers that.
+Only one entry is in flight, so the applied state is current except for picks of the same entry. A
+`Picker` lives as long as one entry is being built, and remembers those picks.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,34 +20,41 @@ from tern_wire.errors import LimitReached
 from tern_wire.limits import LEASED_PER_QUEUE_MAX
 from tern_wire.link.rows import LEASE_ROWS
 
-# (topic id, queue, offset, count) -> ConsumeQueue entries, dtype QUEUE_ENTRIES; may be cut short by the end.
+# (topic id, queue, offset, count) -> ConsumeQueue entries, dtype QUEUE_ENTRIES; fewer at the end of
+# the queue.
 ReadQueue = Callable[[int, int, int, int], npt.NDArray[Any]]
-# Entries of one queue -> which of them a filter lets through, bool, shape (n,): of so many of the first as it has looked at (0: enough).
+# Entries of one queue -> which of them pass a filter: bool, shape (n,), for as many of the first
+# entries as were read (0: the budget is used up).
 Look = Callable[[npt.NDArray[Any]], npt.NDArray[np.bool_]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReceiveRequest:
-    """One receive: at most *messages_max* messages and *size_max_bytes* bytes (one message always fits)."""
+    """One receive: at most *messages_max* messages and *size_max_bytes* bytes (one message always
+    fits).
+    """
 
     group: Group
     topic: Topic
     messages_max: int
     size_max_bytes: int
     invisible_ms: int
-    # Which queue is asked first: receivers rotate, so that no queue starves.
+    # The queue to visit first: receivers rotate, so that no queue starves.
     first_queue: int
-    # Where a group that starts from a time begins in a queue: read from the disk, so only the leader knows.
+    # Start offset in a queue of a group that starts from a time: read from disk, so only the leader
+    # can compute it.
     look_up: Callable[[int], int] = lambda _queue: 0
-    # What stands for its attempt id (replays.py); empty without one.
+    # Stands for the receive's attempt id (replays.py); empty without one.
     token: bytes = b""
-    # Begins a look with the receive's filter; each has a budget of its own. None: everything is wanted.
+    # Starts a look with the receive's filter; each look has its own budget. None: no filter.
     look: Callable[[], Look] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Pick:
-    """One lease row and where its messages lie: *offsets* and *entries* of the unsettled ones, shape (n,)."""
+    """One lease row and the places of its messages: *offsets* and *entries* of the unsettled ones,
+    shape (n,).
+    """
 
     row: tuple[int, int, int, int, int, int, int, int]
     offsets: npt.NDArray[np.int64]
@@ -64,9 +72,10 @@ class Picker:
         self._runs: set[int] = set()
 
     def pick(self, request: ReceiveRequest) -> list[Pick]:
-        """What to lease for *request*; empty when nothing is visible.
+        """Return what to lease for *request*; empty when no message is visible.
 
-        LimitReached when there is something, but the group holds too much unsettled in every such queue.
+        Raise LimitReached if there are messages, but the group holds too many unsettled ones in
+        every such queue.
         """
         full: Delivery | None = None
         picks: list[Pick] = []
@@ -74,7 +83,8 @@ class Picker:
         group_id, topic = request.group.group_id, request.topic
         row = self._state.leasing.deliveries.get((group_id, topic.topic_id), [])
         if not request.group.starts_at_min:
-            # Where it begins is fixed now in every queue, also in those that this receive does not come to.
+            # Fix the group's start now in every queue, including queues that this receive does not
+            # reach.
             begun = {queue for queue, delivery in enumerate(row) if delivery is not None}
             picks = [self._open(request, queue) for queue in range(topic.queues) if queue not in begun]
         for turn in range(topic.queues):
@@ -123,7 +133,7 @@ class Picker:
                 )
                 if pick is None:
                     if not len(self._read(topic.topic_id, queue, run.start, 1)):
-                        continue  # gone, whatever became of it: nothing behind it has to wait
+                        continue  # gone for any reason: messages behind it need not wait
                     return
                 self._runs.add(run.run_id)
                 yield pick
@@ -134,7 +144,8 @@ class Picker:
         cursor = self._cursors.get(key)
         if cursor is None:
             cursor = delivery.cursor if delivery is not None else topic.mins[queue]
-        # What came back may always go out again; what is new must have room, since it stays in the state until it is settled.
+        # Returned messages may always be leased again. New messages need room, since they stay in
+        # the state until settled.
         room = LEASED_PER_QUEUE_MAX - (delivery.unsettled if delivery is not None else 0)
         count = min(messages, topic.ends[queue] - cursor, room)
         if count > 0 and size > 0:
@@ -164,7 +175,8 @@ class Picker:
         total = np.cumsum(np.where(free, entries["size"], 0))
         fitting = int(np.searchsorted(total, size, side="right"))
         if fitting < len(entries):
-            # One message always goes out, or a message larger than the budget would block its queue for ever.
+            # The first message may exceed the budget; otherwise a message larger than the budget
+            # would block its queue for ever.
             fitting = max(fitting, int(np.argmax(free)) + 1 if first else 0)
             if not free[:fitting].any():
                 return None
@@ -180,13 +192,13 @@ class Picker:
 
 
 def lease_rows(picks: list[Pick]) -> bytes:
-    """The payload of a LEASE command, of what one receive gets."""
+    """Return the payload of a LEASE command for the picks of one receive."""
     token = next((pick.token for pick in picks if pick.token), b"")
     return np.array([pick.row for pick in picks], LEASE_ROWS).tobytes() + token
 
 
 def _count_for(settled: int, count: int, messages: int) -> int:
-    """How many offsets of a run hold *messages* unsettled ones."""
+    """Return how many offsets of a run contain *messages* unsettled ones."""
     for length in range(1, count + 1):
         if not settled >> length - 1 & 1:
             messages -= 1

@@ -1,10 +1,13 @@
-"""Seeking: where a group goes in each queue of a topic. Pure.
+"""Seeking: a group's new place in each queue of a topic. Pure.
 
-The request, as a map: group, topic, queues ([number...], or none for all of them), and to, which is one of
+The request, as a map: group, topic, queues ([number...], or none for all of them), and to, which is
+one of
 
-    "earliest" | "latest" | {"shift": messages, + forward, - backward} | {"offsets": {queue: offset}}
+    "earliest" | "latest" | {"shift": messages, + forward, - backward} |
+    {"offsets": {queue: offset}}
 
-A time is not here: which offset was the first one visible then is in files, so the leader looks it up and sends offsets.
+A time does not occur here: the first offset visible at a time is in files, so the leader looks it
+up and sends offsets.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +21,9 @@ from tern_wire.errors import InvalidField, QueueNotFound
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A group's move in one queue, between committed offsets; *before* is -1 where it has not begun."""
+    """A group's move in one queue, between committed offsets; *before* is -1 where it has not
+    begun.
+    """
 
     queue: int
     before: int
@@ -26,9 +31,11 @@ class Move:
 
 
 def seek_moves(topic: Topic, group: Group, row: Sequence[Delivery | None], request: Mapping[str, Any]) -> list[Move]:
-    """What *request* asks of *group*, whose deliveries of the topic are *row* (shorter, or None, where it has not begun).
+    """Return the moves of *group* for *request*.
 
-    An offset that retention has dropped becomes the oldest one kept. InvalidField for one behind the end, QueueNotFound.
+    *row*: the group's deliveries of the topic (shorter, or None, where it has not begun). An offset
+    that retention has dropped becomes the oldest one kept. Raise InvalidField for an offset behind
+    the end, QueueNotFound for an unknown queue.
     """
     to = request["to"]
     explicit = {int(queue): int(offset) for queue, offset in _part(to, "offsets").items()}

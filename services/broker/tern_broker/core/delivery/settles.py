@@ -1,9 +1,11 @@
-"""Applying what receivers say of messages that they hold: done, not yet, later, back again, never.
+"""Apply receivers' requests for held messages: ack, extend, nack, release, dead letter.
 
-One status byte a row: SETTLED, or LEASE_OVER when the lease is not there any more, or does not hold that message. A repeated ack of a
-message that is settled is SETTLED again, and so are a repeated dead letter, and a nack whose message nobody has received since.
+One status byte for each row: SETTLED, or LEASE_OVER if the lease has ended or does not hold that
+message. A repeated ack of a settled message is SETTLED again, and so are a repeated dead letter,
+and a nack whose message was not received since.
 
-A DEAD_LETTER's map: {rows: [[group id, topic id, queue, offset, lease, reason], ...]}; the others come in SETTLE_ROWS.
+A DEAD_LETTER's map: {rows: [[group id, topic id, queue, offset, lease, reason], ...]}; the others
+arrive in SETTLE_ROWS.
 """
 
 from collections.abc import Mapping
@@ -24,29 +26,29 @@ _Place = tuple[int, int, int]
 
 
 class Leases(Protocol):
-    """What settles change. `leasing.Leasing` is it, and says what each does."""
+    """The interface that settles need of `leasing.Leasing`, which documents it."""
 
     deliveries: dict[tuple[int, int], list[Delivery | None]]
     is_behind: bool
 
     def next_id(self) -> int:
-        """As Leasing.next_id."""
+        """Return a new number for a lease or run."""
         ...
 
     def find(self, group_id: int, topic_id: int, queue: int) -> Delivery | None:
-        """As Leasing.find."""
+        """Return the group's delivery of a queue; None if it has not begun."""
         ...
 
     def rest(self, place: _Place, lease: Lease, mask: int, delay_ms: int, applied: Applied) -> None:
-        """As Leasing.rest."""
+        """End an attempt at the messages of *mask*; they are visible after *delay_ms*."""
         ...
 
     def watch(self, lease: Lease, group_id: int, topic_id: int, queue: int) -> None:
-        """As Leasing.watch."""
+        """Expire *lease* at its first deadline."""
         ...
 
     def condemn(self, place: _Place, lease: Lease, mask: int, death: Death) -> None:
-        """As Leasing.condemn."""
+        """End the delivery of the messages of *mask*; the leader buries them."""
         ...
 
 
@@ -57,14 +59,15 @@ class Settles:
         self._leasing, self._names, self._counters = leasing, names, counters
 
     def commands(self) -> Mapping[int, Handler]:
-        """As Part."""
+        """Return the handlers of this part's commands."""
         return {CommandKind.SETTLE: self._settle, CommandKind.DEAD_LETTER: self._dead_letter}
 
     def _settle(self, payload: memoryview, _position: int, applied: Applied) -> bytes:
         rows = np.frombuffer(payload, SETTLE_ROWS, len(payload) // SETTLE_ROWS.itemsize)
         results = bytearray(len(rows))
         deliveries = self._leasing.deliveries
-        # Acks of one lease are gathered: one change of its bitmap, however many messages. So are nacks of one delay: one run.
+        # Acks of one lease are collected: one change of its bitmap for any number of messages.
+        # Nacks of one delay become one run.
         acks: dict[int, list[Any]] = {}
         nacks: dict[tuple[int, int], tuple[_Place, Lease, list[int]]] = {}
         nacked: dict[int, int] = {}
@@ -79,7 +82,7 @@ class Settles:
             lease = delivery.leases.get(lease_id)
             bit = 1 << offset - lease.start if lease is not None and 0 <= offset - lease.start < lease.count else 0
             if is_behind and lease is not None and bit and lease.deadline_of(offset) <= now_ms:
-                bit = 0  # over, though the entry that says so is only coming
+                bit = 0  # expired, though the entry that records it is still to come
             if lease is None or not bit or lease.settled & bit or (nacked and nacked.get(lease_id, 0) & bit):
                 is_repeat = (action == ACK and delivery.is_settled(offset)) or (
                     action == NACK and (nacked.get(lease_id, 0) & bit or delivery.was_nacked_by(lease_id, offset))
@@ -93,7 +96,8 @@ class Settles:
                 lease.extended[offset] = now_ms + time_ms
                 extended[lease_id] = lease, group_id, topic_id, queue
             elif action == RELEASE:
-                # Visible at once; the attempt does not count, since nobody saw the message.
+                # Visible at once; the attempt does not count, since no consumer processed the
+                # message.
                 delivery.give_back(lease, bit, self._leasing.next_id(), lease.attempt - 1)
                 applied.woken_topics.add(topic_id)
             elif action == NACK:

@@ -1,16 +1,22 @@
-"""Which queue a message group's messages go to: 1,024 fixed slots of a topic, each owned by one queue.
+"""The queue of each message group's messages: 1,024 fixed slots of a topic, each owned by one
+queue.
 
      message group -> hash -> slot (its lowest 10 bits) -> owner, a queue
 
-Law: one slot has one owner, and changes it only while nothing of it is unsettled. A topic's queues only grow in number; then a slot
-belongs to queue slot % queues, but moves there with the first message that finds it empty: for every group that has begun to consume the
-topic in order, all of the slot is settled. While there is no such group, one may still come and read the topic from its beginning:
-then retention must have dropped what the slot holds. Groups without order hold nothing back.
-A group that comes later, or seeks back to before a slot has moved, meets the slot in more than one queue: where it was is remembered
-(*homes*), and a message waits until all that was sent before it elsewhere is settled (`must_wait`).
+Law: a slot has one owner, which changes only while none of the slot's messages is unsettled. The
+number of a topic's queues only grows. A slot then belongs to queue slot % queues, but moves there
+with the first message that finds it empty: all messages of the slot are settled for every group
+that has begun to consume the topic in order. While there is no such group, a new one may still read
+the topic from its beginning: then retention must have dropped the slot's messages. Groups without
+order do not hold back a move.
 
-The leader fills in the queue when the entry is built; apply takes it if it is the owner's or the one that the slot moves to.
-10 KiB for a topic that has messages with message groups and some bytes for each move, nothing for others.
+A group that comes later, or seeks back to before a move, meets the slot in more than one queue. The
+earlier queues are remembered (*homes*), and a message waits until all earlier messages elsewhere
+are settled (`must_wait`).
+
+The leader fills in the queue when the entry is built; apply accepts the owner and the queue to
+which the slot moves. The table takes 10 KiB for a topic with message groups and some bytes for each
+move, nothing for other topics.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,19 +33,20 @@ from tern_broker.core.topics import Names, Topic
 from tern_broker.core.windows import rows_of, windows_of
 
 SLOTS = 1_024
-# A slot that has left so many queues in which something of it may still be read stays where it is.
+# A slot with this many former queues that may still have unread messages does not move.
 HOMES_MAX = 4
 _NOTHING_SENT = -1
-# A comparison looks at so many tables, 10 KiB each.
+# Number of tables that one comparison inspects, 10 KiB each.
 _INSPECTED_TABLES = 32
 Hashes = npt.NDArray[np.uint64]
 Queues = npt.NDArray[np.int64]
 
 
 class SlotTable:
-    """The slots of one topic: *owners*, and *lasts*, the last offset sent of each in its owner's queue. Owner: Slots.
+    """The slots of one topic: *owners*, and *lasts*, the last offset sent of each in its owner's
+    queue. Owner: Slots.
 
-    *homes*, by slot: queues that it has left, oldest first, each with the last offset that it has there.
+    *homes*, by slot: former queues, oldest first, each with the slot's last offset there.
     """
 
     __slots__ = ("homes", "lasts", "owners")
@@ -49,14 +56,16 @@ class SlotTable:
         self.homes: dict[int, list[tuple[int, int]]] = {}
 
     def leave(self, slot: int, mins: Sequence[int]) -> None:
-        """*slot* moves: where it was becomes a home, unless there is nothing. Homes that retention has emptied are forgotten."""
+        """Record the move of *slot*: its queue becomes a home, unless the slot is empty. Drop homes
+        that retention has emptied.
+        """
         kept = self.live_homes(slot, mins)
         if self.lasts[slot] != _NOTHING_SENT:
             kept.append((int(self.owners[slot]), int(self.lasts[slot])))
         self.homes[slot] = kept[-HOMES_MAX:]
 
     def live_homes(self, slot: int, mins: Sequence[int]) -> list[tuple[int, int]]:
-        """Homes of which something may still be read."""
+        """Return homes that may still have unread messages."""
         return [(queue, last) for queue, last in self.homes.get(slot, ()) if last >= mins[queue]]
 
 
@@ -68,44 +77,45 @@ def _pack_table(topic_id: int, table: SlotTable) -> list[Any]:
 
 
 class Slots:
-    """The slots of every topic that has messages with message groups. Owner: the state machine."""
+    """The slots of every topic with message groups. Owner: the state machine."""
 
     def __init__(self, names: Names, leasing: Leasing) -> None:
         self._names, self._leasing = names, leasing
         self._tables: dict[int, SlotTable] = {}
-        # Of topics that move to other broker groups: slots that have left, so that none of their moving message groups comes back.
+        # For topics that move to other broker groups: slots that have left, so that none of their
+        # moving message groups returns.
         self._left: dict[int, npt.NDArray[np.bool_]] = {}
 
     def commands(self) -> Mapping[int, Handler]:
-        """As Part: slots change with sends."""
+        """Return no handlers: slots change with sends."""
         return {}
 
     def is_due(self, _now_ms: int) -> bool:
-        """As Part: nothing here ends by itself."""
+        """Return False: nothing here ends by itself."""
         return False
 
     def expire(self, applied: Applied) -> None:
-        """As Part."""
+        """Do nothing: nothing here ends by itself."""
 
     def pack(self) -> Any:
-        """As Part."""
+        """Return a frozen copy of MessagePack's types."""
         tables = [_pack_table(topic_id, table) for topic_id, table in self._tables.items()]
         return {"tables": tables, "left": [[topic_id, left.tobytes()] for topic_id, left in self._left.items()]}
 
     def windows(self) -> int:
-        """As Windowed."""
+        """Return the number of windows, at least one."""
         return windows_of(self._tables, self._left, size=_INSPECTED_TABLES)
 
     def window(self, number: int) -> Any:
-        """As Windowed."""
+        """Return window *number*, of MessagePack's types."""
         tables = rows_of(self._tables.items(), number, _INSPECTED_TABLES)
         left = rows_of(self._left.items(), number, _INSPECTED_TABLES)
         packed = [_pack_table(topic_id, table) for topic_id, table in tables]
         return [packed, [[topic_id, slots.tobytes()] for topic_id, slots in left]]
 
     def unpack(self, packed: Any) -> None:
-        """As Part."""
-        # A list: of a release in which no topic moved.
+        """Restore the part from *packed*."""
+        # A list was saved by a release in which no topic moved.
         tables, left = (packed, []) if isinstance(packed, list) else (packed["tables"], packed["left"])
         self._left = {topic_id: np.frombuffer(slots, bool).copy() for topic_id, slots in left}
         for topic_id, owners, lasts, moved in tables:
@@ -115,7 +125,9 @@ class Slots:
             table.homes = {slot: [(queue, last) for queue, last in homes] for slot, *homes in moved}
 
     def route(self, topic: Topic, hashes: Hashes) -> Queues:
-        """The queue of each of *hashes*, shape (n,), for an entry that is built now. Changes nothing."""
+        """Return the queue of each of *hashes*, shape (n,), for an entry that is built now. Changes
+        nothing.
+        """
         slots = _slots_of(hashes)
         wanted = slots % topic.queues
         table = self._tables.get(topic.topic_id)
@@ -129,7 +141,9 @@ class Slots:
         return owners
 
     def accepts(self, topic: Topic, hashes: Hashes, queues: Queues) -> npt.NDArray[np.bool_]:
-        """Which of the rows are in a queue that their slot may be in: its owner, or the one that it moves to."""
+        """Return which of the rows name a queue that their slot allows: its owner, or the queue to
+        which it moves.
+        """
         slots = _slots_of(hashes)
         fits: npt.NDArray[np.bool_] = queues == slots % topic.queues
         table = self._tables.get(topic.topic_id)
@@ -138,9 +152,9 @@ class Slots:
         return fits
 
     def sent(self, topic: Topic, hashes: Hashes, queues: Queues, offsets: npt.NDArray[np.int64]) -> None:
-        """These rows were stored at *offsets*: their queues own their slots."""
+        """Record that these rows were stored at *offsets*: their queues own their slots."""
         table, slots = self._table_of(topic), _slots_of(hashes)
-        # What moves begins anew: offsets of another queue say nothing.
+        # A moved slot begins anew: offsets of another queue mean nothing.
         moved = np.unique(slots[table.owners[slots] != queues])
         for slot in moved.tolist():
             table.leave(slot, topic.mins)
@@ -149,7 +163,7 @@ class Slots:
         np.maximum.at(table.lasts, slots, offsets)
 
     def accepts_one(self, topic: Topic, message_group: int, queue: int) -> bool:
-        """As `accepts`, of one row."""
+        """Return whether one row names a queue that its slot allows."""
         slot = message_group % SLOTS
         if queue == slot % topic.queues:
             return True
@@ -157,7 +171,7 @@ class Slots:
         return table is not None and queue == int(table.owners[slot])
 
     def sent_one(self, topic: Topic, message_group: int, queue: int, offset: int) -> None:
-        """As `sent`, of one row."""
+        """Record that one row was stored at *offset*: its queue owns its slot."""
         table, slot = self._table_of(topic), message_group % SLOTS
         if int(table.owners[slot]) != queue:
             table.leave(slot, topic.mins)
@@ -174,16 +188,18 @@ class Slots:
         return table
 
     def has_moved(self, topic_id: int) -> bool:
-        """Whether a slot of the topic has ever left a queue."""
+        """Return whether a slot of the topic has ever left a queue."""
         table = self._tables.get(topic_id)
         return table is not None and bool(table.homes)
 
     def must_wait(
         self, topic: Topic, row: Sequence[Delivery | None], queue: int, offset: int, message_group: int
     ) -> bool:
-        """Whether a group, whose deliveries of *topic* are *row*, must not get the message at *offset* of *queue* yet.
+        """Return whether a group, with the deliveries *row* of *topic*, must not receive *offset*
+        of *queue* yet.
 
-        Because of what was sent before it, when its slot was in other queues, or because another one of its message group is in hand there.
+        It must wait if an earlier message is in a former queue of the slot, or if another message
+        of its message group is in hand there.
         """
         table, slot = self._tables.get(topic.topic_id), message_group & (SLOTS - 1)
         if table is None or not message_group or slot not in table.homes:
@@ -204,18 +220,21 @@ class Slots:
         return False
 
     def drop(self, _applied: Applied, topic_id: int, _group_id: int) -> None:
-        """A topic (or, with 0, a group) is deleted."""
+        """Drop the slots of a deleted topic (with *topic_id* 0 a group was deleted)."""
         self._tables.pop(topic_id, None)
         self._left.pop(topic_id, None)
 
-    # To other broker groups ------------------------------------------------------------------------------------
+    # Moves to other broker groups -----------------------------------------------------------------
     def stay(self, topic: Topic) -> None:
-        """A new placement of *topic*: what has left under the one before says nothing any more."""
+        """Forget the slots that left under the placement before a new one of *topic*."""
         self._left.pop(topic.topic_id, None)
 
     def leave(self, topic: Topic, hashes: Hashes) -> npt.NDArray[np.bool_]:
-        """Which of *hashes*, message groups that belong to another broker group, are not here any more: their slots are settled, and
-        leave now, or have left before."""
+        """Return which of *hashes*, message groups that belong to another broker group, are no
+        longer here.
+
+        Their slots are settled and leave now, or have left before.
+        """
         slots, left = _slots_of(hashes), self._left_of(topic)
         held = np.unique(slots[~left[slots]]).tolist()
         left[self._settled(topic, held)] = True
@@ -223,7 +242,7 @@ class Slots:
         return gone
 
     def leave_settled(self, topic: Topic) -> int:
-        """Every slot that is settled leaves; how many do not."""
+        """Make every settled slot leave; return how many do not."""
         left = self._left_of(topic)
         left[self._settled(topic, np.flatnonzero(~left).tolist())] = True
         return int(SLOTS - left.sum())
@@ -232,7 +251,7 @@ class Slots:
         return self._left.setdefault(topic.topic_id, np.zeros(SLOTS, bool))
 
     def _settled(self, topic: Topic, slots: list[int]) -> list[int]:
-        """Those of *slots* of which nothing is to be delivered any more in any queue, by the applied state."""
+        """Return the *slots* without deliverable messages in any queue, by the applied state."""
         table = self._tables.get(topic.topic_id)
         if table is None:
             return slots
@@ -249,7 +268,7 @@ class Slots:
         ]
 
     def _ordered_rows(self, topic: Topic) -> list[list[Delivery | None]]:
-        """The deliveries of *topic* of every group that reads it in order."""
+        """Return the deliveries of *topic* of every group that reads it in order."""
         return [
             row
             for (group_id, topic_id), row in self._leasing.deliveries.items()
@@ -257,8 +276,12 @@ class Slots:
         ]
 
     def _empty(self, topic: Topic, table: SlotTable, slots: list[int], homes_more: int = 0) -> list[int]:
-        """Those of *slots* of which nothing is to be delivered any more in their owners' queues, by the applied state, and that have left
-        so few of them (with *homes_more*: so many more) that they may leave another one."""
+        """Return the *slots* without deliverable messages in their owners' queues, by the applied
+        state.
+
+        Only slots with few enough homes (*homes_more*: allow that many more) count, since they may
+        leave another queue.
+        """
         rows = self._ordered_rows(topic)
         empty: list[int] = []
         busy: dict[int, set[int]] = {}
@@ -266,7 +289,8 @@ class Slots:
             queue, last = int(table.owners[slot]), int(table.lasts[slot])
             if queue not in busy:
                 busy[queue] = {slot for row in rows for slot in _busy_slots(row, queue)}
-            # Where a group has not begun, or not looked yet, all that retention has left is still to come.
+            # Where a group has not begun, or not read yet, everything that retention has left is
+            # unread.
             unread = last >= min((_cursor(row, queue, topic.mins[queue]) for row in rows), default=topic.mins[queue])
             has_room = len(table.live_homes(slot, topic.mins)) < HOMES_MAX + homes_more
             if has_room and not unread and slot not in busy[queue]:

@@ -1,12 +1,14 @@
-"""What a receive with a filter gets: the leader looks from the group's cursor on, leases what is wanted and passes over the rest for good.
+"""The leader's part of a receive with a filter: from the group's cursor on, lease matching messages
+and skip the others for good.
 
      cursor                                                       after the receive
-     | no no no | yes yes | no no | yes | no no no no | not looked at
+     | no no no | yes yes | no no | yes | no no no no | not visited
      |   SKIP   |  lease  | SKIP  |lease|    SKIP     |
 
-Law: a message that the filter drops counts as consumed by the group, as in RocketMQ: nobody of the group gets it, and progress moves. (So two
-members of one group with different filters take each other's messages.) Messages that came back are looked at in the same way. One pick looks
-as far as its `Look` goes; the receive is proposed again when that was in vain.
+Law: a message that the filter drops counts as consumed by the group, as in RocketMQ: no consumer of
+the group gets it, and progress moves. (So two members of one group with different filters take each
+other's messages.) Returned messages are treated in the same way. One pick reads as far as its
+`Look` allows; a receive that finds nothing is proposed again.
 """
 
 from collections.abc import Iterator
@@ -22,18 +24,18 @@ from tern_wire.link.rows import LEASE_SKIP, QUEUE_ENTRIES
 
 # Queue entries that are read at once: 80 KiB.
 PAGE_ENTRIES = 4_096
-# Bits of the lease that a SKIP is for a moment.
+# Bits of the short-lived lease of a SKIP.
 SKIP_MAX = 65_536
 _NO_OFFSETS, _NO_ENTRIES = np.empty(0, np.int64), np.empty(0, QUEUE_ENTRIES)
 
 
 class WantedPicker(Picker):
-    """As Picker, for receives with and without a filter. Owner: the proposer."""
+    """A Picker for receives with and without a filter. Owner: the proposer."""
 
     _look: Look | None = None
 
     def pick(self, request: ReceiveRequest) -> list[Pick]:
-        """As Picker."""
+        """Return what to lease and to skip for *request*."""
         self._look = request.look() if request.look is not None else None
         return super().pick(request)
 
@@ -54,7 +56,7 @@ class WantedPicker(Picker):
                 request, queue, delivery, run.start, count, run.run_id, run.settled, PAGE_ENTRIES << 23, first=True
             )
             if whole is None:
-                continue  # gone, whatever became of it: nothing behind it has to wait
+                continue  # gone for any reason: messages behind it need not wait
             part = _first_part(whole, look, messages, size, first=first)
             if part is None:
                 return
@@ -77,7 +79,7 @@ class WantedPicker(Picker):
         *,
         first: bool,
     ) -> Iterator[Pick]:
-        """Look at what was never leased, page by page, and note how far."""
+        """Visit never leased messages, page by page, and note the progress."""
         topic, key = request.topic, (request.group.group_id, request.topic.topic_id, queue)
         cursor = self._cursors.get(key, delivery.cursor if delivery is not None else topic.mins[queue])
         room = min(messages, LEASED_PER_QUEUE_MAX - (delivery.unsettled if delivery is not None else 0))
@@ -95,7 +97,7 @@ class WantedPicker(Picker):
                 break
             at = 0
             for begin, end in _stretches(mask):
-                # What lies before the stretch is passed over; so much of the stretch as fits is leased.
+                # Entries before the stretch are skipped; as much of the stretch as fits is leased.
                 skipped += begin - at
                 at = begin
                 fitting = _fitting(entries[begin:end], min(end - begin, room), size, first=first)
@@ -124,14 +126,17 @@ class WantedPicker(Picker):
 
 
 def _first_part(pick: Pick, look: Look, messages: int, size: int, *, first: bool) -> Pick | None:
-    """So much of a run from its begin as is wanted, or is not: as one row. None when nothing was looked at, or nothing fits."""
+    """Return the first part of a run that matches, or that does not, as one row.
+
+    None when nothing was read, or nothing fits.
+    """
     mask = look(pick.entries)
     if not len(mask):
         return None
     changes = np.flatnonzero(mask != mask[0])
     count = int(changes[0]) if len(changes) else len(mask)
     if not mask[0]:
-        # The run's last offset here: between two that wait may lie some that are settled.
+        # The run's last offset of this part: between two waiting offsets some may be settled.
         last = int(pick.offsets[count - 1])
         row = (*pick.row[:3], last - pick.row[4] + 1, *pick.row[4:7], LEASE_SKIP)
         return Pick(row, _NO_OFFSETS, _NO_ENTRIES, pick.token)
@@ -144,13 +149,15 @@ def _first_part(pick: Pick, look: Look, messages: int, size: int, *, first: bool
 
 
 def _stretches(mask: npt.NDArray[np.bool_]) -> Iterator[tuple[int, int]]:
-    """Begin and end of each stretch of True."""
+    """Yield begin and end of each stretch of True."""
     edges = np.flatnonzero(np.diff(np.concatenate(([False], mask, [False])).view(np.int8)))
     yield from zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True)
 
 
 def _fitting(entries: npt.NDArray[Any], count: int, size: int, *, first: bool) -> int:
-    """How many of the first *count* entries fit into *size* bytes; one always does if it is the *first*."""
+    """Return how many of the first *count* entries fit into *size* bytes; at least one if it is the
+    *first*.
+    """
     sizes = np.cumsum(entries["size"][:count].astype(np.int64))
     return max(int(np.searchsorted(sizes, size, side="right")), int(first and count > 0))
 

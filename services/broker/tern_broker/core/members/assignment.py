@@ -1,16 +1,20 @@
-"""Which member of a consumer group reads which queues of a topic: RocketMQ's strategies, with RocketMQ's results.
+"""The assignment of a topic's queues to the members of a consumer group: RocketMQ's strategies,
+with RocketMQ's results.
 
-Law: a function of its arguments, whatever the order they come in: queues count in the order of broker group and number, members in that of
-their ids (RocketMQ sorts both before it divides). No queue has two members; only `by-config` and `by-machine-room` may leave queues
-without one, as in RocketMQ. With 8 queues and the members a, b, c:
+Law: a function of its arguments, independent of their order: queues are sorted by broker group and
+number, members by id (RocketMQ sorts both before it divides). No queue has two members; only
+`by-config` and `by-machine-room` may leave queues without one, as in RocketMQ. With 8 queues and
+the members a, b, c:
 
      averagely            a 0 1 2   b 3 4 5   c 6 7
      averagely-by-circle  a 0 3 6   b 1 4 7   c 2 5
-     consistent-hash      about as many for each; when a member goes, at most 2/n of the queues get another one
+     consistent-hash      about as many for each; a leaving member moves at most 2/n of the queues
 
-RocketMQ's consistent hash is a ring, on which a member may have many times its share, and no ring of members' names can bound what
-moves: names collide. Here the queues belong to numbered *seats*, 0 to n - 1, and members sit on them: seat k takes its share from the seats
-before it, so that only the last seat's queues move when there is one seat less. Who leaves gives its seat to the member on the last one.
+RocketMQ's consistent hash is a ring. On a ring a member may have many times its share, and no ring
+of members' names can bound the number of queues that move: names collide. Here the queues belong to
+numbered *seats*, 0 to n - 1, and each member has a seat. Seat k takes its share from the seats
+before it, so that only the last seat's queues move when there is one seat less. A member that
+leaves gives its seat to the member on the last one.
 """
 
 import heapq
@@ -31,10 +35,11 @@ def assign(
     rooms: Mapping[str, str] | None = None,
     configured: Mapping[str, Sequence[str]] | None = None,
 ) -> Assignment:
-    """The queues (`broker-a:3`) of each member, in order; a member without queues has [].
+    """Return the queues (`broker-a:3`) of each member, in order; a member without queues has [].
 
-    *seats*: for `consistent-hash`, members in the order of their seats; those that it does not name sit behind them.
-    *rooms*: each member's machine room, "" when it names none. *configured*: for `by-config`, the queues that each member asks for.
+    *seats*: for `consistent-hash`, members in the order of their seats; unnamed members follow
+    behind them. *rooms*: each member's machine room, "" for none. *configured*: for `by-config`,
+    the queues that each member requests.
     """
     ordered = sorted(set(queues), key=queue_order)
     names = sorted(set(members))
@@ -56,13 +61,19 @@ def assign(
 
 
 def queue_order(queue: str) -> tuple[str, int]:
-    """`broker-a:10` comes after `broker-a:9`, as RocketMQ orders its message queues. Total: text without a number sorts first."""
+    """Return a sort key by which `broker-a:10` comes after `broker-a:9`, as RocketMQ orders its
+    message queues.
+
+    The order is total: text without a number sorts first.
+    """
     broker_group, _, number = queue.rpartition(":")
     return (broker_group, int(number)) if number.isdecimal() else (queue, -1)
 
 
 def _averagely(queues: list[str], members: list[str]) -> Assignment:
-    """A stretch of neighbours for each; the first `len(queues) % len(members)` have one more."""
+    """Assign a contiguous range to each member; the first `len(queues) % len(members)` get one
+    queue more.
+    """
     share, more = divmod(len(queues), len(members))
     assigned, start = {}, 0
     for number, member in enumerate(members):
@@ -73,7 +84,11 @@ def _averagely(queues: list[str], members: list[str]) -> Assignment:
 
 
 def _by_config(queues: list[str], members: list[str], configured: Mapping[str, Sequence[str]]) -> Assignment:
-    """What each asks for. Two that ask for the same queue would both read it in RocketMQ; here the first one has it."""
+    """Assign the queues that each member requests.
+
+    A queue that two members request would be read by both in RocketMQ; here the first member gets
+    it.
+    """
     free = set(queues)
     assigned: Assignment = {}
     for member in members:
@@ -84,9 +99,11 @@ def _by_config(queues: list[str], members: list[str], configured: Mapping[str, S
 
 
 def _by_machine_room(queues: list[str], members: list[str], rooms: Mapping[str, str]) -> Assignment:
-    """The queues of the rooms that members name, divided among all members; those of other rooms stay unread, as in RocketMQ.
+    """Assign the queues of the rooms that members name to all members; queues of other rooms stay
+    unread, as in RocketMQ.
 
-    Each has a stretch of neighbours; what is left over lies at the end, one for each of the first members.
+    Each member has a contiguous range; the remainder is at the end, one queue for each of the first
+    members.
     """
     named = {rooms.get(member, "") for member in members}
     inside = [queue for queue in queues if room_of(queue) in named]
@@ -100,7 +117,9 @@ def _by_machine_room(queues: list[str], members: list[str], rooms: Mapping[str, 
 
 
 def _machine_room_nearby(queues: list[str], members: list[str], rooms: Mapping[str, str]) -> Assignment:
-    """A room's queues are divided averagely among the members in it; those of a room without members among all."""
+    """Divide a room's queues averagely among its members; queues of a room without members among
+    all members.
+    """
     assigned: Assignment = {member: [] for member in members}
     for room, inside in _grouped(queues, room_of).items():
         near = [member for member in members if rooms.get(member, "") == room]
@@ -117,8 +136,11 @@ def _grouped(items: list[str], key: Callable[[str], str]) -> dict[str, list[str]
 
 
 def _consistent_hash(queues: list[str], members: list[str], seats: Sequence[str]) -> Assignment:
-    """Loads differ by at most one, and the last seat is one of the least loaded: so no more than 2/n (rounded up) of the queues move
-    with a member that goes, its own and the last seat's.
+    """Assign queues so that loads differ by at most one, and the last seat has one of the smallest
+    loads.
+
+    So no more than 2/n (rounded up) of the queues move with a member that leaves: its own and the
+    last seat's.
     """
     known = set(members)
     # A dict: each member once, in the order of seats.
@@ -128,7 +150,8 @@ def _consistent_hash(queues: list[str], members: list[str], seats: Sequence[str]
     most = [(-len(queues), 0)]
     for seat in range(1, len(order)):
         share: list[str] = []
-        # From whoever has most; that one has at least one more than the newcomer ends with.
+        # Take from the seat with the largest load; it has at least one more queue than the new seat
+        # ends with.
         for _ in range(len(queues) // (seat + 1)):
             load, giver = most[0]
             share.append(shares[giver].pop())

@@ -1,7 +1,10 @@
-"""Clients: members of groups and the queues that they have locked, as one part of the state machine.
+"""Clients: members of groups and the queues that they have locked, as one part of the state
+machine.
 
-A MEMBERS command is a map with an `op`: `heartbeat` with what a member says; `leave` (role, group, member); `lock` and `unlock`
-(group, topic, member, queues: numbers in this broker group). Who leaves, or is silent for too long (120 s, or `expiry_ms` of its first heartbeat), loses its locks at once.
+A MEMBERS command is a map with an `op`: `heartbeat` with the member's state; `leave` (role, group,
+member); `lock` and `unlock` (group, topic, member, queues: numbers in this broker group). A member
+that leaves, or is silent for too long (120 s, or the `expiry_ms` of its first heartbeat), loses its
+locks at once.
 """
 
 from collections.abc import Mapping
@@ -28,32 +31,34 @@ class Clients:
         self.locks = QueueLocks()
 
     def commands(self) -> Mapping[int, Handler]:
-        """As Part."""
+        """Return the handlers of this part's commands."""
         return {CommandKind.MEMBERS: self._apply}
 
     def is_due(self, now_ms: int) -> bool:
-        """As Part: a silent member. Locks end by themselves when somebody else wants them."""
+        """Return whether a member has been silent for too long. Locks end when another member
+        requests them.
+        """
         return self.members.is_due(now_ms)
 
     def expire(self, applied: Applied) -> None:
-        """As Part."""
+        """Remove members that have been silent for too long."""
         for role, group, member in self.members.expire(applied.now_ms):
             self._gone(role, group, member)
 
     def pack(self) -> Any:
-        """As Part."""
+        """Return a frozen copy of MessagePack's types."""
         return {"members": self.members.pack(), "locks": self.locks.pack()}
 
     def windows(self) -> int:
-        """As Windowed."""
+        """Return the number of windows, at least one."""
         return max(self.members.windows(), self.locks.windows())
 
     def window(self, number: int) -> Any:
-        """As Windowed."""
+        """Return window *number*, of MessagePack's types."""
         return [self.members.window(number), self.locks.window(number)]
 
     def unpack(self, packed: Any) -> None:
-        """As Part."""
+        """Restore the part from *packed*."""
         self.members.unpack(packed["members"])
         self.locks.unpack(packed["locks"])
 
@@ -102,7 +107,9 @@ class Clients:
         return {"unlocked": self.locks.unlock(group, topic, queues, member)}
 
     def _locked(self, request: dict[str, Any]) -> tuple[str, str, str, list[int]]:
-        """Group, topic, member and queues of a request about locks, all of them there."""
+        """Return group, topic, member and queues of a request about locks, after checking that all
+        of them exist.
+        """
         group, member, queues = check_group(request["group"]), check_member(request["member"]), request["queues"]
         topic = self._names.topics.get(request["topic"])
         if group not in self._names.groups:

@@ -1,8 +1,10 @@
-"""Members of producer and consumer groups, as their heartbeats tell: who lives, who subscribes to what, and who reads which queues.
+"""Members of producer and consumer groups, from their heartbeats: liveness, subscriptions, and
+assignments of queues.
 
-Law: a group's *generation* grows whenever a member joins, leaves or falls silent, or says something else than before, and when one of
-its topics has another number of queues (seen at the next heartbeat). While it stays, so do all assignments. Nothing that is iterated
-here depends on the order in which members once came, but for their seats, which are state: see assignment.py.
+Law: a group's *generation* grows whenever a member joins, leaves, expires or changes its heartbeat,
+and when one of its topics has another number of queues (seen at the next heartbeat). While the
+generation stays, so do all assignments. No iteration here depends on the order in which members
+joined, except over their seats, which are state: see assignment.py.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,18 +25,22 @@ from tern_wire.limits import (
 )
 from tern_wire.routing.membership import Heartbeat, Role, Strategy, read_heartbeat
 
-# Of a conflict people need an example, and an answer must fit into a frame: 16 topics, each with a filter for each of 1,000 members.
+# A conflict is shown by examples, since an answer must fit into a frame: 16 topics, each with a
+# filter for each of 1,000 members.
 CONFLICTS_SHOWN_MAX = 16
 NAMES_SHOWN_MAX = 16
 
-# A comparison looks at so many groups' members, of which one may have a thousand.
+# Number of groups whose members one comparison inspects; a group may have a thousand members.
 _INSPECTED_CREWS = 8
 
 
 @dataclass(slots=True)
 class Member:
-    """One member: what it said last, since when it is here, when it was heard, and how long it may be silent (ms), which stays
-    as it was when it came: what is due only ever moves back."""
+    """One member: its last heartbeat, when it joined, when that heartbeat arrived, and how long it
+    may be silent (ms).
+
+    The expiry stays as it was at the join, so the due time only ever moves back.
+    """
 
     says: Heartbeat
     joined_ms: int
@@ -43,26 +49,29 @@ class Member:
 
     @property
     def due_ms(self) -> int:
-        """When it is silent for too long."""
+        """Time at which the member expires."""
         return self.heard_ms + self.expiry_ms
 
 
 @dataclass(slots=True)
 class _Crew:
-    """The members of one group. `seats[n]` sits on seat n; the same members as in `members`, at least one."""
+    """The members of one group, at least one. `seats[n]` is the member on seat n; `members` has the
+    same members.
+    """
 
     members: dict[str, Member] = field(default_factory=dict)
     seats: list[str] = field(default_factory=list)
     generation: int = 0
-    # Topic -> its queues when last looked at, of the topics that somebody subscribes to.
+    # Topic -> number of its queues when last seen, for topics with a subscriber.
     queues: dict[str, int] = field(default_factory=dict)
-    # Derived: topic -> filter -> how many members say so; what all of them say takes; and None when it must be worked out again.
+    # Derived: topic -> filter -> number of members with it; total size of all heartbeats;
+    # conflicts, None when they must be computed again.
     filters: dict[str, dict[str, int]] = field(default_factory=dict)
     size_bytes: int = 0
     conflicts: list[str] | None = None
 
     def count(self, says: Heartbeat, step: int) -> None:
-        """Somebody says this, or (*step* -1) does so no more."""
+        """Count one heartbeat (*step* 1), or remove it from the counts (*step* -1)."""
         self.conflicts = None
         self.size_bytes += step * says.size_bytes
         for topic, text in says.subscriptions.items():
@@ -83,17 +92,22 @@ class Members:
         # Of all groups of a namespace.
         self.counts = NamespaceCounts()
         self._size_bytes = 0
-        # Counts changes in all groups: a generation is never used twice, even when its group was empty in between.
+        # Counts changes in all groups: a generation is never used twice, even when its group was
+        # empty in between.
         self._changes = 0
-        # (role, group, member) by when it is silent for too long; those heard since are put again when they come up.
+        # (role, group, member) by expiry time. A member with a later heartbeat is put again when it
+        # comes up.
         self._due: DeadlineHeap[tuple[Role, str, str]] = DeadlineHeap()
 
-    # What members say -------------------------------------------------------------------------------------------
+    # Heartbeats -----------------------------------------------------------------------------------
     def heartbeat(
         self, now_ms: int, says: Heartbeat, queues: Mapping[str, int], expiry_ms: int = MEMBER_EXPIRY_MS
     ) -> dict[str, Any]:
-        """*says* was heard; *queues*: how many queues each of its topics has here, 0 when it is not there; *expiry_ms*: how long a
-        new member may be silent. LimitReached, with nothing changed, when it would be one too many. `subscription_conflict` names topics on which members of the group differ.
+        """Register the heartbeat *says*.
+
+        *queues*: number of queues of each of its topics here, 0 for an unknown one; *expiry_ms*:
+        how long a new member may be silent. Raise LimitReached, with nothing changed, for one
+        member too many. `subscription_conflict` names topics on which members of the group differ.
         """
         key = (says.role, says.group)
         crew = self._crews.get(key, _Crew())
@@ -124,7 +138,9 @@ class Members:
         }
 
     def leave(self, role: Role, group: str, name: str) -> bool:
-        """*name* goes; whether it was there. The member on the last seat takes the seat that becomes free."""
+        """Remove *name*; return whether it was a member. The member on the last seat takes the free
+        seat.
+        """
         crew = self._crews.get((role, group))
         if crew is None or name not in crew.members:
             return False
@@ -153,7 +169,7 @@ class Members:
                 raise LimitReached(what=what, actual=wanted, limit=limit)
 
     def _say(self, crew: _Crew, before: Heartbeat | None, now: Heartbeat | None) -> None:
-        """A member of *crew* says *now* what was *before*; None: it is not there."""
+        """Replace the heartbeat *before* of a member of *crew* by *now*; None: no heartbeat."""
         self._size_bytes -= crew.size_bytes
         if before is not None:
             crew.count(before, -1)
@@ -161,7 +177,7 @@ class Members:
             crew.count(now, 1)
         self._size_bytes += crew.size_bytes
         if before is not None:
-            # Nobody asks for these any more: what members once said must not pile up.
+            # No member subscribes to the removed topics; old subscriptions must not pile up.
             crew.queues = {topic: count for topic, count in crew.queues.items() if topic in crew.filters}
         self._move(crew)
 
@@ -169,13 +185,15 @@ class Members:
         self._changes += 1
         crew.generation = self._changes
 
-    # Silence ----------------------------------------------------------------------------------------------------
+    # Expiry ---------------------------------------------------------------------------------------
     def is_due(self, now_ms: int) -> bool:
-        """Whether somebody has been silent for too long at *now_ms*."""
+        """Return whether a member has been silent for too long at *now_ms*."""
         return self._first_due(now_ms) is not None
 
     def expire(self, now_ms: int) -> list[tuple[Role, str, str]]:
-        """Whoever has been silent for too long leaves; (role, group, member) in the order of their silence."""
+        """Remove members that have been silent for too long; return (role, group, member) in the
+        order of expiry.
+        """
         gone: list[tuple[Role, str, str]] = []
         while (first := self._first_due(now_ms)) is not None:
             self.leave(*first)
@@ -183,7 +201,7 @@ class Members:
         return gone
 
     def _first_due(self, now_ms: int) -> tuple[Role, str, str] | None:
-        """Who has been silent for too long at *now_ms*, and for longest."""
+        """Return the member that expired first by *now_ms*; None if none has."""
         while (first := self._due.first()) is not None and first[0] <= now_ms:
             due_ms, (role, group, name) = first
             true_ms = self._crews[role, group].members[name].due_ms
@@ -193,17 +211,21 @@ class Members:
             self._due.put(first[1], true_ms)
         return None
 
-    # What can be asked ------------------------------------------------------------------------------------------
+    # Queries --------------------------------------------------------------------------------------
     def has(self, role: Role, group: str, name: str) -> bool:
-        """Whether *name* is a member now."""
+        """Return whether *name* is a member now."""
         return self._member(role, group, name) is not None
 
     def expiry_ms(self, says: Heartbeat) -> int:
-        """How long the member that has just said this may be silent."""
+        """Return how long the member with this heartbeat may be silent."""
         return self._crews[says.role, says.group].members[says.member].expiry_ms
 
     def describe(self, role: Role, group: str) -> dict[str, Any]:
-        """All members of a group by id, with what they say; and where their subscriptions differ, who says what ("": not subscribed)."""
+        """Return all members of a group by id, with their heartbeats.
+
+        For topics with different subscriptions: each filter and the members that have it ("": not
+        subscribed).
+        """
         crew = self._crews.get((role, group), _Crew())
         members = [
             {**member.says.document(), "joined_at": member.joined_ms, "heard_at": member.heard_ms}
@@ -224,10 +246,12 @@ class Members:
     def assignments(
         self, group: str, topic: str, queues: Sequence[str], strategy: Strategy | None, *, is_broadcast: bool = False
     ) -> dict[str, Any]:
-        """Who of *group* reads which of *queues*, all of *topic*, wherever they are; those without a member are `unassigned`.
+        """Return the member of *group* that reads each of *queues*, all of *topic*, in any broker
+        group.
 
-        Divided among the members that subscribe to *topic*, by *strategy*, or by the one that the first of them (by id) names. In a
-        group that broadcasts each reads all.
+        Queues without a member are `unassigned`. The queues are divided among the members that
+        subscribe to *topic*, by *strategy*, or by the strategy of the first of them (by id). In a
+        group that broadcasts each member reads all queues.
         """
         crew = self._crews.get((Role.CONSUMER, group), _Crew())
         readers = [name for name in crew.seats if topic in crew.members[name].says.subscriptions]
@@ -255,7 +279,9 @@ class Members:
         }
 
     def filters_of(self, group: str, topic: str) -> list[str]:
-        """What the consumers of *group* want of *topic*, each filter once; [] when none of them says so."""
+        """Return the filters of *group*'s consumers for *topic*, each once; [] when there is
+        none.
+        """
         crew = self._crews.get((Role.CONSUMER, group))
         return sorted(crew.filters.get(topic, ())) if crew is not None else []
 
@@ -264,7 +290,11 @@ class Members:
         return crew.members.get(name) if crew is not None else None
 
     def _conflicts(self, crew: _Crew) -> list[str]:
-        """Topics that some consumers subscribe to and others do not, or with another filter: each takes what others wait for."""
+        """Return topics to which some consumers subscribe and others do not, or with another
+        filter.
+
+        Such consumers take messages for which others wait.
+        """
         if crew.conflicts is None:
             is_consuming = any(member.says.role is Role.CONSUMER for member in crew.members.values())
             differ = (
@@ -273,21 +303,21 @@ class Members:
             crew.conflicts = sorted(differ)[:CONFLICTS_SHOWN_MAX] if is_consuming else []
         return crew.conflicts
 
-    # Saved state ------------------------------------------------------------------------------------------------
+    # Saved state ----------------------------------------------------------------------------------
     def pack(self) -> Any:
-        """A frozen copy, of MessagePack's types."""
+        """Return a frozen copy of MessagePack's types."""
         return {"changes": self._changes, "crews": [_pack_crew(crew) for crew in self._crews.values()]}
 
     def windows(self) -> int:
-        """As Windowed."""
+        """Return the number of windows, at least one."""
         return windows_of(self._crews, size=_INSPECTED_CREWS)
 
     def window(self, number: int) -> Any:
-        """As Windowed."""
+        """Return window *number*, of MessagePack's types."""
         return [self._changes, [_pack_crew(crew) for crew in rows_of(self._crews.values(), number, _INSPECTED_CREWS)]]
 
     def unpack(self, packed: Any) -> None:
-        """Become what was packed; called on a new one."""
+        """Restore the state from *packed*. Call it on a new instance."""
         self._changes = packed["changes"]
         for crew_facts in packed["crews"]:
             crew = _Crew(generation=crew_facts["generation"], queues=crew_facts["queues"])
@@ -304,12 +334,12 @@ class Members:
 
 
 def _own_expiry(member: Member) -> list[int]:
-    """Saved only where it is another than the usual one: a state of old has none."""
+    """Return the expiry as saved: only where it differs from the default. An old state has none."""
     return [] if member.expiry_ms == MEMBER_EXPIRY_MS else [member.expiry_ms]
 
 
 def _pack_crew(crew: _Crew) -> dict[str, Any]:
-    # In the order of seats; what was said never changes, so it is not copied.
+    # In the order of seats. Heartbeats are immutable, so they are not copied.
     members = [crew.members[name] for name in crew.seats]
     return {
         "generation": crew.generation,

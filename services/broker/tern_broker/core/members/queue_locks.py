@@ -1,10 +1,12 @@
-"""Locks of queues for ordered pull: one member of a group reads a queue at a time, and an epoch tells the holders apart.
+"""Locks of queues for ordered pull: one member of a group reads a queue at a time, and an epoch
+distinguishes the holders.
 
-     member a locks    epoch 7    a renews    7    (60 s without renewal, or a goes)    b locks    epoch 9
-     what a still sends with epoch 7 is late: only the newest epoch of a queue is good, and only until another one is given
+     member a locks   epoch 7  a renews   7  (60 s without renewal, or a leaves)  b locks   epoch 9
+     a request of a with epoch 7 is late: only the newest epoch of a queue is valid
 
-Law: epochs come from one counter that only grows, so an epoch names one holder of one queue for ever, and a queue's epoch grows with each
-change of holder. A holder that renews, even late, keeps its epoch unless another member had the queue since.
+Law: epochs come from one counter that only grows, so an epoch names one holder of one queue for
+ever, and a queue's epoch grows with each change of holder. A holder that renews, even late, keeps
+its epoch unless another member had the queue since.
 """
 
 from collections.abc import Iterable
@@ -22,7 +24,9 @@ LockedQueue = tuple[str, str, int]
 
 @dataclass(frozen=True, slots=True)
 class QueueLock:
-    """Who holds a queue, as of which epoch, and until when (ms) unless it is renewed."""
+    """The holder of a queue, its epoch, and the time (ms) at which the lock ends unless it is
+    renewed.
+    """
 
     member: str
     epoch: int
@@ -34,18 +38,23 @@ class QueueLocks:
 
     def __init__(self) -> None:
         self._locks: dict[LockedQueue, QueueLock] = {}
-        # (group, member) -> what it holds, or held and nobody took since. Dicts, because sets have no order to rely on.
+        # (group, member) -> queues that it holds, or held with no later holder. Dicts, because the
+        # order of sets is undefined.
         self._held: dict[tuple[str, str], dict[LockedQueue, None]] = {}
         self._next_epoch = 1
-        # How many there are, by namespace of the group.
+        # Number of locks, by namespace of the group.
         self.counts = NamespaceCounts()
 
     def __len__(self) -> int:
         return len(self._locks)
 
     def lock(self, now_ms: int, group: str, topic: str, queues: Iterable[int], member: str) -> dict[str, Any]:
-        """Lock or renew *queues* for *member*, which lives. Each is locked on its own: `locked` {queue: epoch} those that it has now,
-        `held` {queue: member} those of others. LimitReached, with nothing changed, when there would be too many.
+        """Lock or renew *queues* for *member*, which must be alive. Each queue is locked on its
+        own.
+
+        Return `locked` {queue: epoch}, the queues that the member holds now, and `held` {queue:
+        member}, those of other members. Raise LimitReached, with nothing changed, when there would
+        be too many locks.
         """
         wanted = sorted(set(queues))
         if self._with(group, topic, wanted) > QUEUE_LOCKS_MAX:
@@ -69,7 +78,7 @@ class QueueLocks:
         return {"locked": locked, "held": held, "until_ms": now_ms + QUEUE_LOCK_MS}
 
     def unlock(self, group: str, topic: str, queues: Iterable[int], member: str) -> list[int]:
-        """Give up *queues*; which of them *member* held."""
+        """Release *queues*; return those that *member* held."""
         keys = [(group, topic, queue) for queue in sorted(set(queues))]
         mine = [key for key in keys if key in self._locks and self._locks[key].member == member]
         for key in mine:
@@ -77,47 +86,49 @@ class QueueLocks:
         return [queue for _, _, queue in mine]
 
     def require(self, group: str, topic: str, queue: int, epoch: int) -> None:
-        """QueueLockLost unless *epoch* is the newest of *queue*: nobody else has had it since, though its time may be over."""
+        """Raise QueueLockLost unless *epoch* is the newest of *queue*: no other member had it
+        since, though the lock may have ended.
+        """
         found = self._locks.get((group, topic, queue))
         if found is None or found.epoch != epoch:
             raise QueueLockLost(queue=queue, epoch=epoch)
 
     def release(self, group: str, member: str) -> None:
-        """*member* is gone: others may have its queues at once."""
+        """Release all queues of *member*, which has left: others may lock them at once."""
         for key in list(self._held.get((group, member), ())):
             self._forget(key)
 
     def holders(self, now_ms: int, group: str, topic: str, queues: int) -> dict[int, QueueLock]:
-        """The locks of the first *queues* queues of *topic* that are good at *now_ms*."""
+        """Return the locks of the first *queues* queues of *topic* that are valid at *now_ms*."""
         found = {queue: self._locks.get((group, topic, queue)) for queue in range(queues)}
         return {queue: lock for queue, lock in found.items() if lock is not None and lock.until_ms > now_ms}
 
     def pack(self) -> Any:
-        """A frozen copy, of MessagePack's types."""
+        """Return a frozen copy of MessagePack's types."""
         locks = [[*key, lock.member, lock.epoch, lock.until_ms] for key, lock in self._locks.items()]
         return {"next_epoch": self._next_epoch, "locks": locks}
 
     def windows(self) -> int:
-        """As Windowed."""
+        """Return the number of windows, at least one."""
         return windows_of(self._locks)
 
     def window(self, number: int) -> Any:
-        """As Windowed."""
+        """Return window *number*, of MessagePack's types."""
         rows = rows_of(self._locks.items(), number)
         return [self._next_epoch, [[*key, lock.member, lock.epoch, lock.until_ms] for key, lock in rows]]
 
     def unpack(self, packed: Any) -> None:
-        """Become what was packed; called on a new one."""
+        """Restore the state from *packed*. Call it on a new instance."""
         self._next_epoch = packed["next_epoch"]
         for group, topic, queue, member, epoch, until_ms in packed["locks"]:
             self._put((group, topic, queue), QueueLock(member, epoch, until_ms))
 
     def _with(self, group: str, topic: str, queues: list[int]) -> int:
-        """How many locks there are with those of *queues*."""
+        """Return the number of locks if *queues* were locked too."""
         return len(self._locks) + self.new_among(group, topic, queues)
 
     def new_among(self, group: str, topic: str, queues: Iterable[int]) -> int:
-        """How many of *queues*, each once, have no lock yet."""
+        """Return how many of *queues*, each once, have no lock yet."""
         return sum((group, topic, queue) not in self._locks for queue in queues)
 
     def _put(self, key: LockedQueue, lock: QueueLock) -> None:

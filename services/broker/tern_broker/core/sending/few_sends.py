@@ -1,8 +1,11 @@
-"""A SEND of a few plain messages, decided one by one: most have one to three, and arrays cost the same for one row as for fifty.
+"""A SEND of a few plain messages, decided one by one: most SENDs have one to three, and arrays cost
+the same for one row as for fifty.
 
-Plain: its topic is there, writable and this broker group's alone, it is no half message, and its key is new.
+Plain: the topic exists, is writable and belongs to this broker group alone; the row is no half
+message; its key is new.
 
-Law: it decides as the arrays of sending.py would, to the byte; whatever it cannot decide is left to them, and then nothing was changed.
+Law: the decision equals that of the arrays in sending.py, to the byte. A SEND that cannot be
+decided here is left to them, with nothing changed.
 """
 
 import struct
@@ -22,12 +25,12 @@ from tern_wire.link.rows import FLAG_KEYED, PLAIN_FLAGS, SCHEDULED, SEND_ROW, SE
 from tern_wire.link.timer_rows import TIMER_ROWS
 from tern_wire.routing.route import PERM_WRITE
 
-# As many as cost less one by one.
+# The largest number of rows that cost less one by one.
 FEW_ROWS = 4
 _UNUSUAL = ~PLAIN_FLAGS
-# The clock of a proxy, which looks at the longest delay, may be ahead of the group's by a day.
+# The clock of a proxy, which checks the longest delay, may be ahead of the group's by a day.
 WAIT_MAX_MS = TIMER_DELAY_MAX_MS + 24 * 3_600_000
-# Verdicts, what to append, what waits (TIMER_ROWS).
+# Verdicts, appends, waiting messages (TIMER_ROWS).
 FewSent = tuple[npt.NDArray[Any], QueueAppends | None, npt.NDArray[Any] | None]
 _VERDICT, _TIMER = struct.Struct("<IIq"), struct.Struct(">qqqIIIIq")
 assert (_VERDICT.size, _TIMER.size) == (SEND_VERDICTS.itemsize, TIMER_ROWS.itemsize)
@@ -36,9 +39,9 @@ assert (_VERDICT.size, _TIMER.size) == (SEND_VERDICTS.itemsize, TIMER_ROWS.items
 def apply_few(
     payload: memoryview, count: int, position: int, now_ms: int, names: Names, keys: KeyTable, slots: Slots
 ) -> FewSent | None:
-    """What a SEND of *count* rows (1 or more) without receipts comes to; None: the arrays are to decide.
+    """Apply a SEND of *count* rows (1 or more) without receipts; None: the arrays decide.
 
-    *position* is where *payload* lies in the log.
+    *position* is the position of *payload* in the log.
     """
     at = SEND_HEAD.size + count * SEND_ROW.size
     if at > len(payload):
@@ -60,7 +63,7 @@ def apply_few(
             return None
         if message_group:
             slot = (topic_id, message_group % SLOTS)
-            # Two of one slot may move it between them: the arrays see them together.
+            # Two rows of one slot may move it between them: the arrays handle them together.
             if deliver_ms > now_ms or slot in grouped or not slots.accepts_one(topic, message_group, queue):
                 return None
             grouped[slot] = (number, topic, message_group)

@@ -1,15 +1,19 @@
-"""Topics that several broker groups share: which of their messages belong here, and how some go over to another broker group.
+"""Topics that several broker groups share: the messages that belong to this broker group, and moves
+to another one.
 
-Law: what a broker group has once said does not belong here any more (MOVED) never comes here again under that placement, so the next one may
-take it. Of a key it says so when it does not know it; of a message group, when all that it has of its slot here is settled by everyone who
-reads the topic in order, as when a slot moves between two queues (slots.py). A move ends in two steps: every owner of before lets go of all
-that is left, which it may when its keys are older than the window and every slot is settled; then the next epoch says that nothing moves.
-The next one takes only what comes from there (FLAG_SENT_ON), so that a proxy that has missed a whole move, or two, stores nothing
-behind the back of the owner of before.
-Its youngest key counts, not the begin of the move: a message that must wait here for its message group brings a new key.
+Law: a message that a broker group has answered with MOVED never comes to it again under that
+placement, so the next owner may take it. The answer is MOVED for an unknown key. For a message
+group it is MOVED when all messages of its slot are settled here by every group that reads the topic
+in order, as for a move between two queues (slots.py). A move ends in two steps. First every former
+owner releases everything that is left, once its keys are older than the window and every slot is
+settled. Then the next epoch declares that nothing moves. The next owner takes only messages that
+come from there (FLAG_SENT_ON), so a proxy that has missed a whole move, or two, stores nothing
+behind the back of the former owner. The youngest key counts, not the begin of the move: a message
+that must wait here for its message group brings a new key.
 
-     epoch 1  groups a      | epoch 2  groups a, b  before a                            | epoch 3  groups a, b
-     a decides everything   | of b's slots: a replays, stores what must wait, or MOVED  | b decides about its slots
+     epoch 1  groups a      | epoch 2  groups a, b  before a         | epoch 3  groups a, b
+     a decides everything   | of b's slots: a replays, stores what   | b decides its slots
+                            | must wait, or answers MOVED            |
 """
 
 from typing import Any
@@ -35,15 +39,17 @@ class Placing:
         self._slots = slots
 
     def check(self, topic: Topic | None, change: TopicChange, now_ms: int) -> bool:
-        """Whether the placement in *change* is news for *topic* (None: a new one). PlacementMoving: not yet.
+        """Return whether the placement in *change* is new for *topic* (None: a new topic).
+        PlacementMoving: not yet.
 
-        One that ends what moves lets go of what is settled even when it is refused, so that a repeat comes further.
+        A change that ends a move releases settled slots even when it is refused, so that a repeat
+        gets further.
         """
         wanted = change.placement
         if not wanted.epoch or topic is None:
             return bool(wanted.epoch)
         if change.mode != ALTER:
-            # Who declares a topic does not know that it is there.
+            # A client that declares a topic does not know that it exists.
             return False
         known = topic.placement
         if change.is_ending:
@@ -61,17 +67,19 @@ class Placing:
         return True
 
     def take(self, topic: Topic, change: TopicChange, now_ms: int) -> None:
-        """Become what `check` has allowed."""
+        """Apply the placement that `check` has allowed."""
         topic.placement_text, topic.own, topic.placed_ms = str(change.placement), change.own, now_ms
         topic.keyed_ms, topic.has_let_go = 0, False
         self._slots.stay(topic)
         topic.is_shared = change.placement.groups != (change.own,) or change.placement.is_moving
 
     def away(self, topic: Topic, rows: Rows, own: Rows) -> tuple[Rows, Rows]:
-        """Which of the rows with the numbers *own*, all of *topic*, belong to another broker group, and which keyed ones will, but must be
-        stored here still: `stored` wants to hear of them. Slots that are settled leave with this.
+        """Return which of the rows *own*, all of *topic*, belong to another broker group, and which
+        keyed ones will.
 
-        Rows without key and message group, and those that were sent to a queue by its name, belong wherever they are sent.
+        The latter must still be stored here, and are passed to `stored`. Settled slots leave as a
+        side effect. Rows without key and message group, and those sent to a named queue, belong to
+        the broker group that receives them.
         """
         flags, message_groups = rows["flags"][own], rows["message_group"][own]
         grouped = message_groups != 0
@@ -82,7 +90,7 @@ class Placing:
             was_mine = owned_by(topic.placement.before, topic.own)[slots]
             is_mine &= was_mine | ((flags & FLAG_SENT_ON) != 0)
         away = bound & ~is_mine
-        # Only who had a slot before holds anything of it, and only until the move is over.
+        # Only a former owner of a slot has messages of it, and only until the move is over.
         leaving = np.flatnonzero(away & grouped & owned_by(topic.placement.before, topic.own)[slots])
         held = leaving
         if len(leaving):
@@ -91,18 +99,23 @@ class Placing:
         return own[away], own[held]
 
     def stored(self, topic: Topic, now_ms: int) -> None:
-        """A keyed message of *topic* that `away` has named second was stored: its key is to be known here for a whole window from now on."""
+        """Record that a keyed message of the second result of `away` was stored.
+
+        Its key must be known here for a whole window from now on.
+        """
         topic.keyed_ms = now_ms
 
     def _let_go(self, topic: Topic, now_ms: int) -> None:
-        # That every slot has left is not enough: they may have been settled long before their keys are forgotten.
+        # Released slots are not enough: their messages may have been settled long before their keys
+        # expire.
         if topic.has_let_go:
             return
         held = self._slots.leave_settled(topic)
         wait_ms = max(topic.placed_ms, topic.keyed_ms) + IDEMPOTENCY_WINDOW_MS - now_ms
         left = []
         if held:
-            # Without a bound: consumers that never catch up with a message group hold it here, and every keyed message of it begins the window anew.
+            # Without a bound: consumers that never catch up with a message group hold it here, and
+            # every keyed message of it starts the window anew.
             left.append(f"messages of {held} of 1,024 slots of message groups are settled in '{topic.own}'")
         if wait_ms > 0:
             since = " after the last one that was stored there" if topic.keyed_ms else ""

@@ -1,7 +1,8 @@
-"""Half messages of a SEND: what is wrong with them, and the transactions that they begin.
+"""Half messages of a SEND: their validation, and the transactions that they begin.
 
-Rows that belong together follow each other: the first one of each transaction has FLAG_HALF alone, the others FLAG_SAME_TRANSACTION as well.
-Law: a transaction is prepared whole or not at all. If one of its rows is refused, all of them get the status of the first row that is.
+Rows of one transaction are adjacent: the first one has FLAG_HALF alone, the others
+FLAG_SAME_TRANSACTION as well. Law: a transaction is prepared whole or not at all. If one of its
+rows is refused, all of them get the status of the first refused row.
 """
 
 from collections import Counter
@@ -43,7 +44,9 @@ Rows = npt.NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class HalfRows:
-    """The half rows of one SEND: *numbers* of the rows, ascending, shape (n,); *owners*, which of the *count* transactions each belongs to."""
+    """The half rows of one SEND: *numbers* of the rows, ascending, shape (n,); *owners*, the
+    transaction (of *count*) of each.
+    """
 
     numbers: npt.NDArray[np.int64]
     owners: npt.NDArray[np.int64]
@@ -63,7 +66,9 @@ class Preparing:
         self._transactions = transactions
 
     def read(self, rows: Rows, verdicts: Rows) -> HalfRows:
-        """The half rows among *rows*; those with flags that no proxy of ours writes are refused at once."""
+        """Return the half rows among *rows*; rows with flags that no proxy of ours writes are
+        refused at once.
+        """
         flags = rows["flags"]
         is_half, is_same = (flags & FLAG_HALF) != 0, (flags & FLAG_SAME_TRANSACTION) != 0
         follows = np.zeros(len(rows), bool)
@@ -86,7 +91,9 @@ class Preparing:
         return HalfRows(numbers, owners, count)
 
     def spread(self, half: HalfRows, verdicts: Rows) -> None:
-        """What was decided of a first row that is not to be prepared holds for its whole transaction."""
+        """Copy the verdict of the first refused row of each transaction to the whole
+        transaction.
+        """
         refused = np.flatnonzero(verdicts["status"][half.numbers] != SENT)
         if len(refused):
             owners, at = np.unique(half.owners[refused], return_index=True)
@@ -96,7 +103,9 @@ class Preparing:
             verdicts[half.numbers[is_told]] = verdicts[sources[half.owners[is_told]]]
 
     def may_be_of(self, producer_group_id: int, number: int) -> bool:
-        """Whether the transaction *number* is of that producer group; True if nobody knows any more."""
+        """Return whether the transaction *number* is of that producer group; True if it is no
+        longer known.
+        """
         table = self._transactions.table
         slot = table.slots.get(number)
         if slot is not None:
@@ -107,7 +116,8 @@ class Preparing:
     def prepare(
         self, half: HalfRows, rows: Rows, positions: Rows, verdicts: Rows, repeats: dict[int, int], applied: Applied
     ) -> int:
-        """Begin the transactions of the rows that nobody has refused, and say so in *verdicts*; how many messages they have.
+        """Begin the transactions of the rows that were not refused, and set their *verdicts*;
+        return how many messages they have.
 
         *repeats*: row -> earlier row of this SEND with the same key.
         """
@@ -121,9 +131,9 @@ class Preparing:
             self._repeat(row, first, half, verdicts)
         return stored
 
-    # Below -----------------------------------------------------------------------------------------------------
+    # Helpers --------------------------------------------------------------------------------------
     def _with_room(self, wanted: Rows, half: HalfRows, rows: Rows, verdicts: Rows) -> npt.NDArray[np.int64]:
-        """Those of the transactions *wanted* for which there is room; the others are refused."""
+        """Return those of the transactions *wanted* for which there is room; refuse the others."""
         producers, table = self._transactions.producers, self._transactions.table
         sizes = np.bincount(half.owners, minlength=half.count)
         groups = rows["producer_group"][half.firsts]
@@ -184,7 +194,10 @@ class Preparing:
 
     @staticmethod
     def _repeat(row: int, first: int, half: HalfRows, verdicts: Rows) -> None:
-        """*row* has the key of the row *first* of the same SEND: its transaction is that one's, or refused as that one was."""
+        """Set the verdict of *row*, which has the key of the row *first* of the same SEND.
+
+        Its transaction is that of *first*, or is refused as that one was.
+        """
         at = int(np.searchsorted(half.numbers, row))
         if at < len(half.numbers) and half.numbers[at] == row and verdicts["status"][row] == REPLAYED:
             status = int(verdicts["status"][first])

@@ -1,10 +1,12 @@
-"""Applying a send: rows become positions, offsets and ConsumeQueue bytes with a handful of array operations an entry.
+"""Apply a send: rows become positions, offsets and ConsumeQueue bytes with a few array operations
+an entry.
 
-A row whose delivery time is still to come becomes a timer instead; its id is the position of its record, which no other record has. Half
-messages become transactions (preparing.py).
+A row whose delivery time is still to come becomes a timer instead; its id is the position of its
+record, which is unique. Half messages become transactions (preparing.py).
 
-Keys whose first send is in the youngest table are found here; for older ones the leader has put a receipt behind the records, which is
-believed: it has looked into its files when the state was what it is here.
+Keys whose first send is in the youngest table are found here. For older keys the leader has put a
+receipt behind the records. The receipt is trusted: the leader looked into its files when the state
+was the same as now.
 """
 
 from typing import Any
@@ -71,9 +73,10 @@ class SendApplier:
     def apply(
         self, payload: memoryview, position: int, applied: Applied
     ) -> tuple[Rows, QueueAppends | None, Rows | None, int]:
-        """Verdicts, one a row, what to append, what waits (TIMER_ROWS), and how many half messages are stored.
+        """Return verdicts, one for each row, appends, waiting messages (TIMER_ROWS), and the number
+        of stored half messages.
 
-        *position* is where *payload* lies in the log.
+        *position* is the position of *payload* in the log.
         """
         now_ms = applied.now_ms
         count, receipts = SEND_HEAD.unpack_from(payload) if len(payload) >= SEND_HEAD.size else (0, 0)
@@ -105,7 +108,8 @@ class SendApplier:
             is_waiting[half.numbers] = False  # theirs is a duration
         has_waiting = bool(is_waiting.any())
         if has_waiting:
-            # No proxy of ours writes these: a message that waits has no order, and there is a longest delay.
+            # No proxy of ours writes these: a message that waits has no order, and there is a
+            # longest delay.
             is_far = rows["deliver_ms"] > now_ms + WAIT_MAX_MS
             verdicts["status"][is_far | (is_waiting & (rows["message_group"] != 0))] = MALFORMED
         if half is not None:
@@ -127,9 +131,11 @@ class SendApplier:
         return verdicts, appends, timers, prepared
 
     def _refuse_unknown(self, rows: Rows, verdicts: Rows) -> tuple[Rows, Rows]:
-        """What goes to topics and queues that are not there, that take nothing, or not in this order. One step, however many topics.
+        """Refuse rows whose topic or queue does not exist, is not writable, or breaks the order of
+        a message group.
 
-        Numbers of the rows that are not refused but belong to another broker group, whose topic several share; and of keyed ones that soon will.
+        One step for each topic. Return the numbers of the rows that are not refused but belong to
+        another broker group that shares the topic; and of the keyed rows that soon will.
         """
         ids, of_row = _numbered(rows["topic"])
         topics = [self._names.topics_by_id.get(topic_id) for topic_id in ids]
@@ -155,7 +161,10 @@ class SendApplier:
         return np.concatenate(away), np.concatenate(held)
 
     def _refuse_moved(self, rows: Rows, away: Rows, verdicts: Rows, carried: dict[int, Receipt]) -> None:
-        """The rows *away* belong to another broker group, but for keys that this one knows: it has told their receipts before."""
+        """Refuse the rows *away*, which belong to another broker group, except for known keys.
+
+        This broker group has answered with the receipts of those keys before.
+        """
         keyed = away[(rows["flags"][away] & FLAG_KEYED) != 0]
         known = self._keys.find(*split_keys(keys_of(rows[keyed]))) if len(keyed) else {}
         stored_here = [row for number, row in enumerate(keyed.tolist()) if number in known or row in carried]
@@ -163,14 +172,16 @@ class SendApplier:
         verdicts["status"][still[verdicts["status"][still] == SENT]] = MOVED
 
     def _find_repeats(self, rows: Rows, keyed: Rows, verdicts: Rows, carried: dict[int, Receipt]) -> dict[int, int]:
-        """Mark rows whose key is known; returns row -> earlier row of the same command with the same key."""
+        """Mark rows whose key is known; return row -> earlier row of the same command with the same
+        key.
+        """
         statuses = verdicts["status"]
         keyed = keyed[statuses[keyed] == SENT]
         keys = keys_of(rows[keyed])
         halves = split_keys(keys)
         known, room = self._keys.find(*halves), self._keys.room()
         if not known and not carried and len(keyed) <= room and len(set(halves[0].tolist())) == len(keyed):
-            return {}  # by far the most: all keys are new
+            return {}  # the most frequent case: all keys are new
         crcs, are_half = rows["crc"][keyed].tolist(), ((rows["flags"][keyed] & FLAG_HALF) != 0).tolist()
         first_rows: dict[bytes, int] = {}
         repeats: dict[int, int] = {}
@@ -181,7 +192,7 @@ class SendApplier:
                 status, queue, offset = _told(receipt)
                 is_same = receipt[2] == crcs[number] and (status == PREPARED_BEFORE) == are_half[number]
                 if is_same and are_half[number]:
-                    # Another producer group could not end it.
+                    # A transaction of another producer group: this one could not end it.
                     is_same = self._preparing.may_be_of(int(rows["producer_group"][row]), offset)
                 verdicts[row] = (status if is_same else KEY_REUSED, queue, offset)
             elif key in first_rows:
@@ -254,14 +265,17 @@ class SendApplier:
 
 
 def keys_of(rows: Rows) -> bytes:
-    """The keys of *rows* with their topics' ids: a topic that is created anew under a deleted one's name has none of its keys."""
+    """Return the keys of *rows*, combined with their topics' ids.
+
+    A topic created under a deleted one's name has none of its keys.
+    """
     halves = np.ascontiguousarray(rows["key"]).view("<u8").reshape(-1, 2)
     halves[:, 0] ^= rows["topic"]
     return halves.tobytes()
 
 
 def _told(receipt: Receipt) -> tuple[int, int, int]:
-    """What a repeat is told of the first send: status, queue and offset."""
+    """Return the first send's status, queue and offset, for the answer to a repeat."""
     queue, offset, _ = receipt
     if is_prepared(queue):
         return PREPARED_BEFORE, 0, prepared_number(queue, offset)
@@ -269,14 +283,14 @@ def _told(receipt: Receipt) -> tuple[int, int, int]:
 
 
 def _read_receipts(payload: memoryview, count: int, at: int) -> dict[int, Receipt]:
-    """By the number of the send row."""
+    """Return receipts by the number of the send row."""
     found = np.frombuffer(payload, RECEIPT_ROWS, count, at)
     columns = (found[name].tolist() for name in ("row", "queue", "offset", "crc"))
     return {row: (queue, offset, crc) for row, queue, offset, crc in zip(*columns, strict=True)}
 
 
 def _numbered(values: Rows) -> tuple[list[int], Rows]:
-    """Distinct values, and which of them each one is."""
+    """Return the distinct values, and the index of each value among them."""
     first = values[0]
     if (values == first).all():
         return [int(first)], np.zeros(len(values), np.intp)
@@ -285,7 +299,7 @@ def _numbered(values: Rows) -> tuple[list[int], Rows]:
 
 
 def _distinct(values: Rows) -> list[int]:
-    """Distinct values; the common case of one is found without sorting."""
+    """Return the distinct values; the common case of one is found without sorting."""
     first = values[0]
     if (values == first).all():
         return [int(first)]

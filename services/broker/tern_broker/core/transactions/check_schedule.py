@@ -1,17 +1,20 @@
-"""When which transaction is asked about, and who asks: times, claims, reports. Decided from the entry's time alone.
+"""The schedule of checks: times, claims, reports. Decided from the entry's time alone.
 
-A transaction is due when its time has come; then it waits for a checker to claim it. A claim is one checker's until its end. A claim that
-ends without a report passes the same attempt on once more; when the second one ends so, the attempt is lost, and counts. The next check is
-one interval after the report, or after the end of the claim. Who has been asked about max_checks times is parked when the next check's
-time comes.
+A transaction is due at its time; then it waits for a checker to claim it. A claim belongs to one
+checker until it ends. A claim that ends without a report passes the same attempt on once more; when
+the second claim ends so, the attempt is lost, and counts. The next check is one interval after the
+report, or after the end of the claim. A transaction with max_checks attempts is parked when the
+next check's time comes.
 
-A producer group without a check URL has to ask for its checks. One that is due while nobody asks, for a whole interval, is an attempt in
-vain, which counts as well: so its transactions come to an end, too. Those of a group with a URL wait for a checker however long: that
-there is one is the cluster's business, not the producer's.
+A producer group without a check URL has to request its checks. A transaction that is due for a
+whole interval without a request uses up an attempt, so that it comes to an end too. Transactions of
+a group with a URL wait for a checker without a limit: the availability of a checker is up to the
+cluster, not to the producer.
 
-Law: nothing here looks at all transactions. Times lie in heaps, what is due in one heap for each producer group; pairs in them that are
-not true any more are skipped when they come up, and there are never more of those than of true ones. An entry moves at most MOVES_MAX of
-them; what is left moves with the next, which follows at once since `is_due` says so.
+Law: no step visits all transactions. Times are in heaps, and due transactions in one heap for each
+producer group. Stale pairs are skipped when they come up, and never outnumber the true ones. An
+entry moves at most MOVES_MAX pairs; the rest moves with the next entry, which follows at once since
+`is_due` is true.
 """
 
 import heapq
@@ -29,14 +32,16 @@ from tern_wire.transactions import LOST, NOT_ASKED
 
 # Some 15 ms of work.
 MOVES_MAX = 2_048
-# A claim that ends without a report is passed on until the attempt was handed out so often.
+# A claim that ends without a report is passed on until the attempt was handed out this often.
 PASSES_MAX = 2
 _STALE_MAX = 256
 
 
 @dataclass(slots=True)
 class _Heap:
-    """(time, number) of transactions in one of *phases*, the time as column *time* has it; some pairs are stale. Owner: the schedule."""
+    """(time, number) of transactions in one of *phases*, the time from column *time*; some pairs
+    are stale. Owner: the schedule.
+    """
 
     table: OpenTransactions
     phases: tuple[int, ...]
@@ -44,19 +49,21 @@ class _Heap:
     pairs: list[tuple[int, int]] = field(default_factory=list)
 
     def push(self, at_ms: int, number: int, most: int) -> None:
-        """There are *most* true pairs at the most: far beyond that, the stale ones go."""
+        """Add a pair; there are at most *most* true pairs. With far more pairs than that, drop the
+        stale ones.
+        """
         heapq.heappush(self.pairs, (at_ms, number))
         if len(self.pairs) > 2 * most + _STALE_MAX:
             self.pairs = sorted({pair for pair in self.pairs if self.is_true(pair)})
 
     def first(self) -> tuple[int, int] | None:
-        """The earliest true pair; None if there is none."""
+        """Return the earliest true pair; None if there is none."""
         while self.pairs and not self.is_true(self.pairs[0]):
             heapq.heappop(self.pairs)
         return self.pairs[0] if self.pairs else None
 
     def is_true(self, pair: tuple[int, int]) -> bool:
-        """Whether it still says what the table says."""
+        """Return whether the pair still matches the table."""
         slot = self.table.slots.get(pair[1])
         return (
             slot is not None
@@ -71,28 +78,31 @@ class CheckSchedule:
     def __init__(self, table: OpenTransactions, producers: Producers, texts: RecentTexts) -> None:
         self._table, self._producers, self._texts = table, producers, texts
         self._times = _Heap(table, (WAITING, CLAIMED))
-        # When it is in vain that a check of a group without a URL is due, unless somebody asks before.
+        # Times at which a due check of a group without a URL is counted as lost, unless it is
+        # requested before.
         self._vain = _Heap(table, (DUE,), "vain_ms")
-        # Producer group's id -> what of it is due, and how many; only those that have some.
+        # Producer group's id -> its due transactions, and their number; only groups that have some.
         self._due: dict[int, _Heap] = {}
         self._due_counts: dict[int, int] = {}
         self.next_claim = 1
 
     def begun(self, pairs: Iterable[tuple[int, int]]) -> None:
-        """(time of the first check, number) of transactions that were just added."""
+        """Schedule (time of the first check, number) of transactions that were just added."""
         for at_ms, number in pairs:
             self._times.push(at_ms, number, len(self._table))
 
     def ended(self, slot: int) -> None:
-        """The transaction is about to leave the table."""
+        """Unschedule a transaction that is about to leave the table."""
         self._leave(slot)
 
     def is_due(self, now_ms: int) -> bool:
-        """Whether `advance` would do something."""
+        """Return whether `advance` would change anything."""
         return any((first := heap.first()) is not None and first[0] <= now_ms for heap in (self._times, self._vain))
 
     def advance(self, now_ms: int) -> tuple[bool, int]:
-        """What has come due does; whether there is something to claim now, and how many were parked."""
+        """Process due times; return whether there is a check to claim now, and how many
+        transactions were parked.
+        """
         is_due, parked = False, 0
         for _ in range(MOVES_MAX):
             first = self._times.first()
@@ -123,16 +133,21 @@ class CheckSchedule:
         return is_due, parked
 
     def available(self, producer_group_id: int) -> int:
-        """How many checks of that group could be claimed now; 0: of all that have a check URL."""
+        """Return how many checks of that group could be claimed now; 0: of all groups with a check
+        URL.
+        """
         return sum(self._due_counts[group_id] for group_id in self._claimable(producer_group_id))
 
     def claim(
         self, now_ms: int, producer_group_id: int, checker: str, *, count_max: int, claim_ms: int, size_max_bytes: int
     ) -> list[list[int]]:
-        """At most *count_max* checks of that group (0: of all that have a check URL), longest due first: [number, claim, attempt] of each.
+        """Claim at most *count_max* checks of that group (0: of all groups with a check URL);
+        return [number, claim, attempt] of each.
 
-        Groups take turns, so that one with many does not keep the others waiting. Together at most *size_max_bytes* of records, but for the
-        first one's. Each is the checker's for *claim_ms*, and where somebody is to be called, for as long as that call may take on top of it.
+        Longest due first. Groups take turns, so that a group with many does not delay the others.
+        The records take at most *size_max_bytes* together, except that the first check always fits.
+        Each claim lasts *claim_ms*, and for a group with a check URL additionally as long as the
+        call may take.
         """
         if producer_group_id:
             self._producers.by_id[producer_group_id].asked_ms = now_ms
@@ -168,7 +183,7 @@ class CheckSchedule:
         return claimed
 
     def report(self, now_ms: int, number: int, claim: int, answer: str, latency_ms: int) -> bool:
-        """A checker tells what came of its claim; False if it is not the claim's any more."""
+        """Record the result of a claimed check; False if the claim is no longer valid."""
         slot = self._table.slots.get(number)
         if slot is None or self._table.get("phase", slot) != CLAIMED or self._table.get("claim", slot) != claim:
             return False
@@ -176,7 +191,9 @@ class CheckSchedule:
         return True
 
     def altered(self, group: ProducerGroup, now_ms: int) -> None:
-        """The group has other settings: what of it is due waits for somebody to ask, or for a checker, from now on."""
+        """Apply new settings of the group: its due transactions wait for a request, or for a
+        checker, from now on.
+        """
         due = self._due.get(group.producer_group_id)
         for pair in sorted({pair for pair in due.pairs if due.is_true(pair)}) if due is not None else ():
             slot = self._table.slots[pair[1]]
@@ -184,7 +201,7 @@ class CheckSchedule:
                 self._await_asking(slot, group, now_ms)
 
     def restore(self, next_claim: int) -> None:
-        """Take up what a saved state's table says."""
+        """Rebuild the schedule from a saved state's table."""
         self.next_claim = next_claim
         table = self._table
         for slot in table.used().tolist():
@@ -204,16 +221,18 @@ class CheckSchedule:
         for heap in (self._times, self._vain, *self._due.values()):
             heap.pairs.sort()
 
-    # Below -----------------------------------------------------------------------------------------------------
+    # Helpers --------------------------------------------------------------------------------------
     def _await_asking(self, slot: int, group: ProducerGroup, from_ms: int) -> None:
-        """It is due: if its group has to ask for it, for one interval."""
+        """Start the time limit for a request of the check, if its group has to request it."""
         vain_ms = 0 if group.settings.check_url else from_ms + group.settings.check_interval_ms
         self._table.set(slot, vain_ms=vain_ms)
         if vain_ms:
             self._vain.push(vain_ms, self._table.get("number", slot), len(self._table))
 
     def _advance_vain(self, now_ms: int) -> bool:
-        """The next one that was due in vain for an interval has its next check now; False if there is none."""
+        """End the attempt of the next transaction that was due for an interval without a request;
+        False if there is none.
+        """
         first = self._vain.first()
         if first is None or first[0] > now_ms:
             return False
@@ -222,7 +241,8 @@ class CheckSchedule:
         group, table = self._group(slot), self._table
         interval_ms = group.settings.check_interval_ms
         if group.asked_ms + interval_ms > now_ms:
-            # Somebody asks, and was given others: it has its turn.
+            # The group makes requests, which returned other transactions: this one waits for its
+            # turn.
             self._await_asking(slot, group, group.asked_ms)
         elif table.get("passes", slot):
             self._over(slot, group, LOST, 0, now_ms - interval_ms)
@@ -232,7 +252,7 @@ class CheckSchedule:
         return True
 
     def _over(self, slot: int, group: ProducerGroup, answer: str, latency_ms: int, from_ms: int) -> None:
-        """An attempt is over; the next check is one interval from *from_ms*."""
+        """End an attempt; the next check is one interval after *from_ms*."""
         table = self._table
         asked = (table.get("claimed_ms", slot), table.get("checker", slot))
         told = (self._texts.number(answer), latency_ms, table.get("attempts", slot), 0)

@@ -1,11 +1,13 @@
-"""Transactions: begun by half messages, asked about, and ended once. One part of the state machine.
+"""Transactions: begun by half messages, checked, and ended once. One part of the state machine.
 
-Law: ending is one entry. What is committed becomes visible whole, all its messages in one append of that entry, where each queue ends
-then; what is rolled back is forgotten. A transaction ends once: the same end again is told what came of the first, the other one is refused.
-Messages of a topic that was deleted meanwhile are dropped from a commit, the others appear.
+Law: an end is one entry. A committed transaction becomes visible whole: all its messages are in one
+append of that entry, at the end of each queue. A rolled back one is dropped. A transaction ends
+once: a repeat of the same end gets the result of the first, the other end is refused. Messages of a
+topic that was deleted meanwhile are dropped from a commit; the others appear.
 
-A check never ends anything. A client's answer counts however late it comes; only who was parked, asked too often without an answer, is left
-to people (RESOLVE_TRANSACTION), who may end what is open as well.
+A check never ends a transaction. A client's answer counts however late it arrives. Only a parked
+transaction, checked too often without an answer, is left to operators (RESOLVE_TRANSACTION), who
+may end open ones as well.
 """
 
 from collections import Counter
@@ -61,7 +63,7 @@ class Transactions:
         producers.on_altered.append(self.schedule.altered)
 
     def commands(self) -> Mapping[int, Handler]:
-        """As Part."""
+        """Return the handlers of this part's commands."""
         return {
             CommandKind.END_TRANSACTIONS: self._end,
             CommandKind.RESOLVE_TRANSACTION: self._resolve,
@@ -70,17 +72,17 @@ class Transactions:
         }
 
     def is_due(self, now_ms: int) -> bool:
-        """As Part: a check's time, or the end of a claim."""
+        """Return whether a check or the end of a claim is due."""
         return self.schedule.is_due(now_ms)
 
     def expire(self, applied: Applied) -> None:
-        """As Part."""
+        """Advance the schedule of checks to the entry's time."""
         has_due, given_up = self.schedule.advance(applied.now_ms)
         applied.checks_due |= has_due
         self._counters.checks_given_up += given_up
 
     def pack(self) -> Any:
-        """As Part."""
+        """Return a frozen copy of MessagePack's types."""
         return {
             "open": self.table.pack(),
             "outcomes": self.outcomes.pack(),
@@ -90,27 +92,31 @@ class Transactions:
         }
 
     def windows(self) -> int:
-        """As Windowed."""
+        """Return the number of windows, at least one."""
         return max(self.table.windows(), self.outcomes.windows(), self.texts.windows(), self.reasons.windows())
 
     def window(self, number: int) -> Any:
-        """As Windowed."""
+        """Return window *number*, of MessagePack's types."""
         tables = (self.table, self.outcomes, self.texts, self.reasons)
         return [self.schedule.next_claim, *(table.window(number) for table in tables)]
 
     def unpack(self, packed: Any) -> None:
-        """As Part. The producer groups are there already."""
+        """Restore the part from *packed*. The producer groups are restored already."""
         self.table.unpack(packed["open"])
         self.outcomes.unpack(packed["outcomes"])
         self.texts.unpack(packed["texts"])
         self.reasons.unpack(packed["reasons"])
         self.schedule.restore(packed["next_claim"])
 
-    # What other commands do -------------------------------------------------------------------------------------
+    # Effects of other commands --------------------------------------------------------------------
     def begin(self, numbers: Rows, groups: Rows, now_ms: int, at_ms: Rows, messages: list[bytes]) -> None:
-        """A SEND has stored half messages; all of shape (n,), one a transaction. The caller has checked that there is room."""
+        """Begin transactions whose half messages a SEND has stored; all of shape (n,), one for each
+        transaction.
+
+        The caller has checked that there is room.
+        """
         added = self.table.add(numbers, groups, now_ms, at_ms, messages)
-        # Mostly one time for all, kept once.
+        # Usually one time for all, stored once.
         times: dict[int, int] = {}
         self.schedule.begun(zip((times.setdefault(each, each) for each in at_ms.tolist()), added, strict=True))
         for group_id, count in Counter(groups.tolist()).items():
@@ -118,11 +124,13 @@ class Transactions:
         self._counters.prepared += len(numbers)
 
     def moved(self, rows: Rows, positions: npt.NDArray[np.int64]) -> None:
-        """A COPY has moved records: those of half messages among *rows* (MOVE_ROWS) lie at *positions* now."""
+        """Update the positions of half messages among *rows* (MOVE_ROWS) that a COPY has moved to
+        *positions*.
+        """
         for number in np.flatnonzero(rows["kind"] == MOVED_HALF).tolist():
             self.table.move(int(rows["number"][number]), int(rows["deliver_ms"][number]), int(positions[number]))
 
-    # Ends ------------------------------------------------------------------------------------------------------
+    # Ends -----------------------------------------------------------------------------------------
     def _end(self, payload: memoryview, _position: int, applied: Applied) -> Verdict:
         if len(payload) % END_ROWS.itemsize:
             raise LinkBodyMalformed(reason=f"END_TRANSACTIONS of {len(payload)} bytes")
@@ -141,10 +149,10 @@ class Transactions:
         return {**facts, "topic_id": facts.pop("topic")}
 
     def _end_all(self, rows: Rows, reason: str, applied: Applied) -> Rows:
-        """Verdicts of *rows*, which are all well-formed, and what they come to."""
+        """End the transactions of *rows*, which are all well-formed; return verdicts."""
         verdicts = np.zeros(len(rows), END_VERDICTS)
         verdicts["offset"] = -1
-        # Row -> slot of those that end now; number -> row of the same.
+        # Row -> slot of transactions that end now; number -> row of the same.
         ending: dict[int, int] = {}
         first_rows: dict[int, int] = {}
         repeats: list[tuple[int, int]] = []
@@ -210,7 +218,9 @@ class Transactions:
         verdicts["messages"][firsts] = counts
 
     def _forget(self, slot: int, verdict: tuple[int, ...], reason: str, now_ms: int) -> tuple[int, ...]:
-        """*verdict*, as END_VERDICTS has it, and what is only known here of one that made nothing visible."""
+        """Drop an ended transaction; return its *verdict* (END_VERDICTS), completed if no message
+        became visible.
+        """
         table = self.table
         group = self.producers.by_id[table.get("group", slot)]
         status, outcome, queue, count, topic, by, offset = verdict
@@ -240,7 +250,7 @@ class Transactions:
         table.drop(slot)
         return status, outcome, queue, count, topic, by, offset
 
-    # Checks ----------------------------------------------------------------------------------------------------
+    # Checks ---------------------------------------------------------------------------------------
     def _claim(self, payload: memoryview, _position: int, applied: Applied) -> Verdict:
         request = read_claim(read_map(payload))
         name = request.producer_group
@@ -263,7 +273,7 @@ class Transactions:
 
 
 def are_ends(rows: Rows) -> bool:
-    """Whether all END_ROWS say what there is to say: commit or rollback, of a client or a check."""
+    """Return whether all END_ROWS are valid: commit or rollback, by a client or a check."""
     outcome, by = rows["outcome"], rows["by"]
     is_known = (outcome == COMMIT) | (outcome == ROLLBACK)
     return bool((is_known & ((by == BY_CLIENT) | (by == BY_CHECK))).all())

@@ -1,13 +1,15 @@
-"""The table of transactions that have not ended: open and parked ones, one row each, with their messages.
+"""The table of transactions that have not ended: open and parked ones, one row each, with their
+messages.
 
-A row is a slot in some columns; which slot is nobody's business, and may differ between nodes. What is done for all of them at once
-(saving, listing, retention) is a few array operations; what is done for one costs some lookups, however many there are.
+A row is a slot in some columns; the choice of slot is internal, and may differ between nodes.
+Operations on all rows (saving, listing, retention) are a few array operations; operations on one
+row cost some lookups, independent of their number.
 
-     WAITING -- its time --> DUE -- claim --> CLAIMED -- report --> WAITING          any of them -- end --> gone
+     WAITING -- its time --> DUE -- claim --> CLAIMED -- report --> WAITING   each -- end --> gone
         |                     ^                  |
         |                     +--- its end ------+-- its second end --> WAITING
-        |                     +-- nobody asks for an interval --> WAITING
-        +-- asked often enough --> PARKED
+        |                     +-- no request for an interval --> WAITING
+        +-- checked often enough --> PARKED
 """
 
 import struct
@@ -20,12 +22,12 @@ import numpy.typing as npt
 from tern_broker.core.windows import rows_of, windows_of
 from tern_wire.link.rows import MOVE_ROWS, MOVED_HALF
 
-# A half message as the state keeps it, 32 bytes.
+# A half message in the state, 32 bytes.
 MESSAGES = np.dtype(
     [("position", "<i8"), ("tag", "<i8"), ("size", "<u4"), ("topic", "<u4"), ("queue", "<u4"), ("reserved", "<u4")]
 )
 MESSAGE = struct.Struct("<qqIIII")
-# A check that is over, 24 bytes: *checker* and *answer* are numbers of texts.
+# A finished check, 24 bytes: *checker* and *answer* are numbers of texts.
 NOTES = np.dtype(
     [
         ("at_ms", "<i8"),
@@ -38,9 +40,10 @@ NOTES = np.dtype(
 )
 assert (MESSAGES.itemsize, MESSAGE.size, NOTES.itemsize) == (32, 32, 24)
 FREE, WAITING, DUE, CLAIMED, PARKED = range(5)
-# *at_ms*: of WAITING the time of the next check, of DUE and PARKED since when, of CLAIMED until when. *vain_ms*: of DUE, when that was in vain,
-# 0 for never. *size*: of its records. *passes*: how often the attempt was handed out. *claimed_ms*, *checker*: when and by whom it was
-# claimed last.
+# *at_ms*: in WAITING the time of the next check, in DUE and PARKED the begin of the phase, in
+# CLAIMED its end. *vain_ms*: in DUE the time at which the attempt is lost, 0 for never. *size*: of
+# the records. *passes*: how often the attempt was handed out. *claimed_ms*, *checker*: time and
+# checker of the last claim.
 COLUMNS: dict[str, Any] = {
     "number": np.int64,
     "begun_ms": np.int64,
@@ -60,7 +63,7 @@ Numbers = npt.NDArray[Any]
 
 
 class OpenTransactions:
-    """Owner: the state machine. `columns` by name; of a slot that is not in use `phase` is FREE."""
+    """Owner: the state machine. `columns` by name; `phase` of an unused slot is FREE."""
 
     def __init__(self) -> None:
         self.columns: dict[str, Numbers] = {name: np.zeros(0, kind) for name, kind in COLUMNS.items()}
@@ -74,13 +77,15 @@ class OpenTransactions:
     def __len__(self) -> int:
         return len(self.slots)
 
-    # Changing --------------------------------------------------------------------------------------------------
+    # Changes --------------------------------------------------------------------------------------
     def add(
         self, numbers: Numbers, groups: Numbers, begun_ms: int, at_ms: Numbers, messages: Sequence[bytes]
     ) -> list[int]:
-        """Transactions that begin now and wait for their first check at *at_ms*; shapes (n,), n > 0, *messages* as MESSAGES.
+        """Add transactions that wait for their first check at *at_ms*; shapes (n,), n > 0,
+        *messages* as MESSAGES.
 
-        Their numbers, as the table has them: whoever keeps these, and not others that are equal, saves 32 bytes for each.
+        Return their numbers, as the same objects that the table has: a caller that keeps these
+        saves 32 bytes for each.
         """
         while len(self._free) < len(numbers):
             self._grow()
@@ -99,7 +104,7 @@ class OpenTransactions:
         return added
 
     def drop(self, slot: int) -> None:
-        """It has ended."""
+        """Remove a transaction that has ended."""
         del self.slots[self.get("number", slot)]
         self.message_count -= len(self.messages[slot]) // MESSAGES.itemsize
         self.messages[slot] = self.notes[slot] = b""
@@ -107,31 +112,35 @@ class OpenTransactions:
         self._free.append(slot)
 
     def get(self, name: str, slot: int) -> int:
-        """One number of a row."""
+        """Return one number of a row."""
         return int(self.columns[name][slot])
 
     def set(self, slot: int, **values: int) -> None:
-        """Numbers of a row by name."""
+        """Set numbers of a row by name."""
         for name, value in values.items():
             self.columns[name][slot] = value
 
     def move(self, number: int, ordinal: int, position: int) -> None:
-        """A record was copied: the transaction's message *ordinal* lies at *position* now. What has ended is passed over."""
+        """Set the position of the transaction's message *ordinal*, which was copied. An ended
+        transaction is ignored.
+        """
         slot = self.slots.get(number)
         if slot is not None:
             messages = read_messages(self.messages[slot]).copy()
             messages["position"][ordinal : ordinal + 1] = position
             self.messages[slot] = messages.tobytes()
 
-    # Looking ---------------------------------------------------------------------------------------------------
+    # Queries --------------------------------------------------------------------------------------
     def used(self) -> Numbers:
-        """The slots in use, in the order of their transactions' numbers."""
+        """Return the slots in use, in the order of their transactions' numbers."""
         slots = np.flatnonzero(self.columns["phase"])
         ordered: Numbers = slots[np.argsort(self.columns["number"][slots])]
         return ordered
 
     def records_below(self, position: int) -> tuple[Numbers, npt.NDArray[np.int64]]:
-        """What a COPY says of the records that lie below *position* of the log (MOVE_ROWS), and where they are, ascending."""
+        """Return the records below *position* of the log, as a COPY describes them (MOVE_ROWS), and
+        their positions, ascending.
+        """
         slots = np.flatnonzero(self.columns["phase"])
         parts = list(map(self.messages.__getitem__, slots.tolist()))
         messages = read_messages(b"".join(parts))
@@ -146,12 +155,12 @@ class OpenTransactions:
         rows["deliver_ms"] = (np.arange(len(messages)) - np.repeat(np.cumsum(counts) - counts, counts))[old]
         return rows, messages["position"][old].astype(np.int64)
 
-    # Saving ----------------------------------------------------------------------------------------------------
+    # Saving ---------------------------------------------------------------------------------------
     def pack(self) -> Any:
-        """A frozen copy of MessagePack's types."""
+        """Return a frozen copy of MessagePack's types."""
         slots = self.used()
         chosen = slots.tolist()
-        # Those that were never asked about have none.
+        # Transactions without an attempt have none.
         asked = np.flatnonzero(self.columns["attempts"][slots]).tolist()
         return {
             "columns": {name: self.columns[name][slots].tobytes() for name in COLUMNS},
@@ -160,17 +169,19 @@ class OpenTransactions:
         }
 
     def windows(self) -> int:
-        """As Windowed."""
+        """Return the number of windows, at least one."""
         return windows_of(self.slots)
 
     def window(self, number: int) -> Any:
-        """As Windowed: in the order in which they began, wherever their slots are."""
+        """Return window *number*, in the order in which transactions began, independent of their
+        slots.
+        """
         chosen = rows_of(self.slots.values(), number)
         columns = [self.columns[name][chosen].tobytes() for name in COLUMNS]
         return [columns, [self.messages[slot] for slot in chosen], [self.notes[slot] for slot in chosen]]
 
     def unpack(self, packed: Any) -> None:
-        """Become what was packed. Called on a new table."""
+        """Restore the state from *packed*. Call it on a new instance."""
         self.columns = {name: np.frombuffer(packed["columns"][name], kind).copy() for name, kind in COLUMNS.items()}
         self.messages = list(packed["messages"])
         self.notes = [b""] * len(self.messages)
@@ -190,5 +201,5 @@ class OpenTransactions:
 
 
 def read_messages(data: bytes) -> Numbers:
-    """MESSAGES of bytes."""
+    """Return bytes as MESSAGES."""
     return np.frombuffer(data, MESSAGES)

@@ -1,9 +1,11 @@
-"""How transactions have ended: the last OUTCOMES_KEPT_MAX of one broker group, some more until a block of them is forgotten at once.
+"""The outcomes of the last OUTCOMES_KEPT_MAX transactions of one broker group, and some more, since
+whole blocks are dropped.
 
      blocks, oldest first:   | sorted by number | sorted | ... | the youngest, with a dictionary |
 
-A row has 54 bytes, so all of them some 15 MiB. Looking for one asks the youngest block, then searches the others, 33 at most: repeated ends
-and people ask this, not those that end a transaction the first time.
+A row has 54 bytes, so all of them take some 15 MiB. A lookup visits the youngest block, then
+searches the others, at most 33. Lookups serve repeated ends and operators, not the first end of a
+transaction.
 """
 
 from bisect import bisect_left
@@ -14,7 +16,8 @@ import numpy.typing as npt
 
 from tern_wire.limits import OUTCOMES_KEPT_MAX
 
-# What is known of an ended transaction. *offset*: of its first visible message, -1 for none; *reason*: number of a text.
+# The data of an ended transaction. *offset*: of its first visible message, -1 for none; *reason*:
+# number of a text.
 OUTCOMES = np.dtype(
     [
         ("number", "<i8"),
@@ -51,7 +54,7 @@ class Outcomes:
         return len(self._sorted) * BLOCK_ROWS + len(self._places)
 
     def add(self, row: tuple[int, ...]) -> None:
-        """A transaction has ended; *row* as OUTCOMES, its number is none that is here."""
+        """Add an ended transaction; *row* as OUTCOMES, with a new number."""
         place = len(self._places)
         self._youngest[place] = row
         self._places[row[0]] = place
@@ -61,7 +64,9 @@ class Outcomes:
             self._youngest, self._places = np.zeros(BLOCK_ROWS, OUTCOMES), {}
 
     def find(self, number: int) -> dict[str, int] | None:
-        """What is known of the transaction *number*, by the names of OUTCOMES; None if it is not here."""
+        """Return the outcome of transaction *number*, by the names of OUTCOMES; None if it is not
+        present.
+        """
         place = self._places.get(number)
         if place is not None:
             return _facts(self._youngest[place])
@@ -72,21 +77,23 @@ class Outcomes:
         return None
 
     def pack(self) -> Any:
-        """A frozen copy of MessagePack's types: full blocks as they are, since nobody changes them."""
+        """Return a frozen copy of MessagePack's types: full blocks without a copy, since they never
+        change.
+        """
         return [*(rows.view(np.uint8).data for rows in self._sorted), self._youngest[: len(self._places)].tobytes()]
 
     def windows(self) -> int:
-        """As Windowed: a block each."""
+        """Return the number of windows: one for each block."""
         return len(self._sorted) + 1
 
     def window(self, number: int) -> Any:
-        """As Windowed."""
+        """Return window *number*, of MessagePack's types."""
         if number < len(self._sorted):
             return self._sorted[number].view(np.uint8).data
         return self._youngest[: len(self._places)].tobytes() if number == len(self._sorted) else b""
 
     def unpack(self, packed: Any) -> None:
-        """Become what was packed. Called on a new table."""
+        """Restore the state from *packed*. Call it on a new instance."""
         *blocks, youngest = packed
         self._sorted = [np.frombuffer(block, OUTCOMES) for block in blocks]
         rows = np.frombuffer(youngest, OUTCOMES)

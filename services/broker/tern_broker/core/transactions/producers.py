@@ -1,9 +1,11 @@
-"""Producer groups of one broker group: their settings, and how many transactions each has. Their ids are never given again.
+"""Producer groups of one broker group: settings, and numbers of transactions. Ids are never reused.
 
-A group is created by name, or by its first half message's proxy; it is deleted only when it has no transaction that has not ended.
+A group is created by name, or by the proxy of its first half message. It is deleted only when all
+its transactions have ended.
 
-Its settings are one thing in all broker groups: one of them decides (a proxy says which), and counts a revision; the others get a copy, which
-takes the place of older ones. So of two changes at once one wins everywhere, secrets included.
+Its settings are the same in all broker groups: one of them decides (a proxy chooses it), and counts
+a revision; the others get a copy, which replaces older ones. So of two concurrent changes one wins
+everywhere, secrets included.
 """
 
 from collections.abc import Callable, Mapping
@@ -26,7 +28,11 @@ _COUNTS = ("open", "expired", "committed", "rolled_back", "checks")
 
 @dataclass(slots=True, kw_only=True)
 class ProducerGroup:
-    """One producer group. Owner: the state machine. Transactions that are *open* now, that have *expired* and wait to be resolved; the rest so far."""
+    """One producer group. Owner: the state machine.
+
+    *open*: transactions that are open now; *expired*: transactions that wait to be resolved; the
+    other counts are totals so far.
+    """
 
     producer_group_id: int
     name: str
@@ -36,13 +42,16 @@ class ProducerGroup:
     committed: int = 0
     rolled_back: int = 0
     checks: int = 0
-    # When somebody asked for its checks last.
+    # Time of the last request for its checks.
     asked_ms: int = 0
-    # Counts its changes; settings that one broker group has decided are copied to the others with it.
+    # Counts its changes; settings that one broker group has decided are copied to the others with
+    # it.
     revision: int = 0
 
     def describe(self) -> dict[str, Any]:
-        """As the link has it, its secret included: the proxies keep that to themselves."""
+        """Return the group as the link carries it, its secret included, which proxies keep to
+        themselves.
+        """
         return {
             "producer_group": self.name,
             "producer_group_id": self.producer_group_id,
@@ -53,43 +62,45 @@ class ProducerGroup:
 
 
 class Producers:
-    """By name and by id. Owner: the state machine."""
+    """Producer groups by name and by id. Owner: the state machine."""
 
     def __init__(self) -> None:
         self.by_name: dict[str, ProducerGroup] = {}
         self.by_id: dict[int, ProducerGroup] = {}
         self.counts = NamespaceCounts()
-        # Told of a group whose settings may be others, and the time.
+        # Called with a group whose settings may have changed, and the time.
         self.on_altered: list[Callable[[ProducerGroup, int], None]] = []
         self._next_id = 1
 
     def commands(self) -> Mapping[int, Handler]:
-        """As Part."""
+        """Return the handlers of this part's commands."""
         return {
             CommandKind.ALTER_PRODUCER_GROUP: self._alter,
             CommandKind.DELETE_PRODUCER_GROUP: self._delete,
         }
 
     def is_due(self, _now_ms: int) -> bool:
-        """As Part: nothing here ends by itself."""
+        """Return False: nothing here ends by itself."""
         return False
 
     def expire(self, applied: Applied) -> None:
-        """As Part."""
+        """Do nothing: nothing here ends by itself."""
 
     def require(self, name: Any) -> ProducerGroup:
-        """The group of that name; ProducerGroupNotFound."""
+        """Return the group of that name; raise ProducerGroupNotFound."""
         group = self.by_name.get(name) if isinstance(name, str) else None
         if group is None:
             raise ProducerGroupNotFound(producer_group=str(name)[:160])
         return group
 
     def describe(self, namespace: str | None, after: str, limit: int) -> dict[str, Any]:
-        """At most *limit* of the groups of *namespace* ("": of none; None: of all) whose names come behind *after*, by name."""
+        """Return at most *limit* groups of *namespace* ("": without one; None: all) after the name
+        *after*, by name.
+        """
         names = sorted(name for name in self.by_name if name > after and (namespace is None or is_of(namespace, name)))
         return {"groups": [self.by_name[name].describe() for name in names[:limit]], "more": len(names) > limit}
 
-    # Commands --------------------------------------------------------------------------------------------------
+    # Commands -------------------------------------------------------------------------------------
     def _alter(self, payload: memoryview, _position: int, applied: Applied) -> Verdict:
         change = read_producer_change(read_map(payload))
         group = self.by_name.get(change.producer_group)
@@ -110,7 +121,7 @@ class Producers:
             group.settings, group.revision = change.applied_to(group.settings), change.revision
         for altered in self.on_altered:
             altered(group, applied.now_ms)
-        # What is due may be somebody else's to ask about now.
+        # Another checker may now be responsible for the due checks.
         applied.checks_due = True
         return {"created": created, **group.describe()}
 
@@ -125,24 +136,26 @@ class Producers:
         del self.by_name[name], self.by_id[group.producer_group_id]
         return {"deleted": True}
 
-    # Saving ----------------------------------------------------------------------------------------------------
+    # Saving ---------------------------------------------------------------------------------------
     def pack(self) -> Any:
-        """As Part. How many are open and expired follows from the transactions."""
+        """Return a frozen copy of MessagePack's types, without the open and expired counts, which
+        follow from the transactions.
+        """
         return {
             "next_id": self._next_id,
             "groups": [_pack_group(group) for group in self.by_name.values()],
         }
 
     def windows(self) -> int:
-        """As Windowed."""
+        """Return the number of windows, at least one."""
         return windows_of(self.by_name)
 
     def window(self, number: int) -> Any:
-        """As Windowed."""
+        """Return window *number*, of MessagePack's types."""
         return [self._next_id, [_pack_group(group) for group in rows_of(self.by_name.values(), number)]]
 
     def unpack(self, packed: Any) -> None:
-        """As Part."""
+        """Restore the part from *packed*."""
         self._next_id = packed["next_id"]
         for group_id, name, settings, *counts in packed["groups"]:
             group = self._put(ProducerGroup(producer_group_id=group_id, name=name))

@@ -1,8 +1,12 @@
-"""What commands about transactions carry in their maps, read in one place: by the link before it costs an entry, and by apply.
+"""The maps of commands about transactions, decoded in one place: by the link before they cost an
+entry, and by apply.
 
-CLAIM_CHECKS         {producer_group ("": all that have a check URL), checker, max, claim_ms, max_bytes}
-REPORT_CHECKS        {reports: [[number, claim, answer, latency_ms], ...]}
-RESOLVE_TRANSACTION  {number, producer_group_id, outcome, reason, by: BY_HAND, or BY_CLIENT, which says why it ends its own}
+    CLAIM_CHECKS         {producer_group ("": all with a check URL), checker, max, claim_ms,
+                          max_bytes}
+    REPORT_CHECKS        {reports: [[number, claim, answer, latency_ms], ...]}
+    RESOLVE_TRANSACTION  {number, producer_group_id, outcome, reason, by}
+
+*by*: BY_HAND, or BY_CLIENT for a client that ends its own transaction and gives a reason.
 """
 
 from collections.abc import Mapping
@@ -27,7 +31,7 @@ _ID_MAX = _LATENCY_MAX_MS = (1 << 32) - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimRequest:
-    """Who wants how many checks, of which producer group, for how long."""
+    """A checker's request for a number of checks of a producer group, claimed for a time."""
 
     producer_group: str
     checker: str
@@ -36,14 +40,14 @@ class ClaimRequest:
     size_max_bytes: int
 
     def packed(self) -> dict[str, Any]:
-        """As a map again."""
+        """Return the request as a map."""
         limits = {"max": self.count_max, "claim_ms": self.claim_ms, "max_bytes": self.size_max_bytes}
         return {"producer_group": self.producer_group, "checker": self.checker, **limits}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resolution:
-    """How somebody ends a transaction, and why."""
+    """A manual end of a transaction, and its reason."""
 
     number: int
     producer_group_id: int
@@ -52,12 +56,14 @@ class Resolution:
     by: int
 
     def packed(self) -> dict[str, Any]:
-        """As a map again."""
+        """Return the request as a map."""
         return {name: getattr(self, name) for name in self.__slots__}
 
 
 def read_claim(request: Mapping[str, Any]) -> ClaimRequest:
-    """InvalidField for what is not allowed; whether there is such a producer group is not looked at."""
+    """Decode a claim; raise InvalidField for a bad value. The existence of the producer group is
+    not checked.
+    """
     return ClaimRequest(
         producer_group=_text(request, "producer_group", 0, 160),
         checker=_text(request, "checker", 1, CHECKER_NAME_LENGTH_MAX),
@@ -68,7 +74,9 @@ def read_claim(request: Mapping[str, Any]) -> ClaimRequest:
 
 
 def read_reports(request: Mapping[str, Any]) -> list[tuple[int, int, str, int]]:
-    """Number, claim, answer and latency (ms) of each report; InvalidField."""
+    """Return number, claim, answer and latency (ms) of each report; raise InvalidField for a bad
+    value.
+    """
     reports = request["reports"]
     is_good = isinstance(reports, list) and len(reports) <= ENDS_PER_REQUEST_MAX
     if not is_good or not all(_is_report(report) for report in reports):
@@ -78,7 +86,7 @@ def read_reports(request: Mapping[str, Any]) -> list[tuple[int, int, str, int]]:
 
 
 def read_resolution(request: Mapping[str, Any]) -> Resolution:
-    """InvalidField for what is not allowed."""
+    """Decode a resolution; raise InvalidField for a bad value."""
     return Resolution(
         number=_number(request, "number", 1, NUMBER_MAX),
         producer_group_id=_number(request, "producer_group_id", 0, _ID_MAX),

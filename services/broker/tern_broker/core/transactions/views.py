@@ -1,4 +1,6 @@
-"""Transactions as people and proxies read them: one, or a page of those that have not ended. Pure; never changes anything."""
+"""Views of transactions for operators and proxies: one, or a page of those that have not ended.
+Pure; changes nothing.
+"""
 
 from typing import Any
 
@@ -12,14 +14,15 @@ from tern_wire.link.checks import ClaimedCheck, ClaimedMessage
 from tern_wire.names import is_of
 from tern_wire.transactions import BY_TEXTS, EXPIRED, OPEN, OUTCOME_STATES
 
-# Messages of each transaction that a page shows: 1,000 transactions with all theirs would be many frames.
+# Messages of each transaction in a page: 1,000 transactions with all their messages would take many
+# frames.
 MESSAGES_SHOWN_MAX = 16
 
 
 def describe_transaction(
     transactions: Transactions, names: Names, number: int, producer_group_id: int
 ) -> dict[str, Any]:
-    """The transaction, open or ended; TransactionUnknown."""
+    """Return the transaction, open or ended; raise TransactionUnknown."""
     slot = transactions.table.slots.get(number)
     if slot is not None and transactions.table.get("group", slot) == producer_group_id:
         return _open(transactions, names, slot, len(transactions.table.messages[slot]))
@@ -55,8 +58,11 @@ def list_transactions(
     after: int,
     limit: int,
 ) -> dict[str, Any]:
-    """At most *limit* of those of *namespace*'s producer groups ("": of those in none) that have not ended, by number, behind *after*;
-    0 and "" stand for all producer groups and both states."""
+    """Return at most *limit* transactions that have not ended, of *namespace*'s producer groups, by
+    number after *after*.
+
+    *namespace* "": groups without one. 0 and "" stand for all producer groups and both states.
+    """
     table = transactions.table
     slots = table.used()
     columns = {name: table.columns[name][slots] for name in ("number", "begun_ms", "group", "phase")}
@@ -78,7 +84,9 @@ def list_transactions(
 def claimed_checks(
     transactions: Transactions, names: Names, claimed: list[list[int]]
 ) -> tuple[list[ClaimedCheck], Any]:
-    """What a checker is told of its claims, and where the messages of all of them lie (MESSAGES). What is not its own any more is left out."""
+    """Return the claimed checks, and the places of all their messages (MESSAGES). Claims that are
+    no longer valid are left out.
+    """
     table = transactions.table
     told, parts = [], []
     for number, claim, attempt in claimed:
@@ -105,7 +113,7 @@ def _open(transactions: Transactions, names: Names, slot: int, shown_max: int) -
         "producer_group_id": group.producer_group_id,
         "state": EXPIRED if phase == PARKED else OPEN,
         "begun_ms": table.get("begun_ms", slot),
-        # Of one that is being asked about, when that check was due or began.
+        # For a claimed check: when it was due or began.
         "check_at_ms": {PARKED: 0, CLAIMED: table.get("claimed_ms", slot), DUE: at_ms}.get(phase, at_ms),
         "attempts": table.get("attempts", slot),
         "ended_ms": 0,
@@ -125,6 +133,6 @@ def _messages(names: Names, data: bytes) -> list[list[Any]]:
 
 
 def _name(names: Names, topic_id: int) -> str:
-    """ "" for a topic that was deleted."""
+    """Return the topic's name; "" for a deleted topic."""
     topic = names.topics_by_id.get(topic_id)
     return topic.name if topic is not None else ""
