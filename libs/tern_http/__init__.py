@@ -1,4 +1,4 @@
 """HTTP/1.1 as a client, for the SDK and the services: one connection over asyncio, pools of them, and http.client for threads.
 
-`exchange` and `blocking` need the standard library only; `connection` and `pool` need httptools (llhttp), which every service has.
+`exchange` and `blocking` need the standard library only; `connection` and `pool` need httptools (llhttp).
 """

