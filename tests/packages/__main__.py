@@ -7,6 +7,7 @@ Three installations: the SDK alone, everything, everything with Spark. The mesh 
 import argparse
 import random
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -128,6 +129,7 @@ def main() -> None:
     asked = parser.parse_args()
     if not asked.without_spark and shutil.which("java") is None:
         sys.exit("No java on the PATH: install Java 17, for example openjdk-17-jre-headless, or say --without-spark.")
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # a time limit stops the mesh, too
     table = Table("installation", "seen", "s", title="Packages, installed outside the repository")
     folder = Path(tempfile.mkdtemp(prefix="ternmq-packages-"))
     made, failure = Run(folder, table), ""

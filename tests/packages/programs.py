@@ -1,6 +1,7 @@
 """The programs that a user of an installation would write first, run in its environment."""
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -97,6 +98,8 @@ def send_many(environment: Environment, folder: Path, endpoint: str, count: int)
 
 def read_in_spark(environment: Environment, folder: Path, endpoint: str) -> list[int]:
     """How many rows a batch read of that topic has, and how many different bodies."""
-    told = run([environment.python, "-c", _READING, endpoint], folder, within_s=_SPARK_TIMEOUT_S)
+    # As in an activated environment: Spark starts its workers with the python3 of the path.
+    path = os.pathsep.join([str(environment.folder / "bin"), os.environ["PATH"]])
+    told = run([environment.python, "-c", _READING, endpoint], folder, within_s=_SPARK_TIMEOUT_S, PATH=path)
     counts: list[int] = json.loads(told.splitlines()[-1])
     return counts
