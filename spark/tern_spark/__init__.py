@@ -10,7 +10,7 @@ from tern_wire.extras import is_installed, need_extra
 
 if not is_installed("pyarrow"):
     # Said before what follows needs it.
-    need_extra("spark", "The Spark source", "pyspark", "pyarrow")
+    need_extra("ternmq[spark]", "The Spark source", "pyspark", "pyarrow")
 
 from tern_spark.columns import record_batch
 from tern_spark.options import OptionError, ReadOptions, read_options
@@ -41,7 +41,7 @@ __all__ = [
 
 def register(spark: Any) -> None:
     """Make `format("ternmq")` known to *spark*, a SparkSession (classic or Connect). ExtraMissing without `ternmq[spark]`."""
-    need_extra("spark", "The Spark source", "pyspark", "pyarrow")
+    need_extra("ternmq[spark]", "The Spark source", "pyspark", "pyarrow")
     from tern_spark.source import TernSource  # noqa: PLC0415 - PySpark is needed from here on only
 
     spark.dataSource.register(TernSource)
@@ -49,7 +49,7 @@ def register(spark: Any) -> None:
 
 def __getattr__(name: str) -> Any:
     if name == "TernSource":
-        need_extra("spark", "The Spark source", "pyspark", "pyarrow")
+        need_extra("ternmq[spark]", "The Spark source", "pyspark", "pyarrow")
         from tern_spark.source import TernSource  # noqa: PLC0415 - as above
 
         return TernSource

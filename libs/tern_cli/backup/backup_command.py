@@ -14,13 +14,13 @@ from tern_cli.commands.mesh import DataDir
 from tern_cli.commands.raft import NameServers
 from tern_cli.endpoint import DATA_DIR
 from tern_cli.failures import CommandFailed
-from tern_cli.installed_version import installed_version
 from tern_cli.mesh.files import KEY_SIZE_BYTES, MeshFiles
 from tern_cli.output import Format, Output, show_json, show_warning
 from tern_cli.progress import byte_bar
 from tern_cli.views.raft_view import answering_brokers, nodes_of_group
 from tern_wire.limits import BACKUP_RATE_MAX_MIB_PER_S, MIB, REBUILD_RATE_MAX_BYTES_PER_S
 from tern_wire.principals.peer_proof import NONCE_SIZE_BYTES
+from tern_wire.version import VERSION
 
 if TYPE_CHECKING:
     from tern_store.backup_note import BackupNote
@@ -106,7 +106,7 @@ def backup(
                 note, found = copy.finish(
                     cluster=next((str(node.status["cluster"]) for node in nodes if "cluster" in node.status), ""),
                     broker_group=nodes[0].broker_group,
-                    release=installed_version(),
+                    release=VERSION,
                     made_at=lambda: datetime.now(UTC).isoformat(timespec="seconds"),
                     progress=advance,
                 )

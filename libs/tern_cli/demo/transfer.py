@@ -34,7 +34,6 @@ from tern_client import (
     check_app,
 )
 from tern_wire.errors import TernError, TopicConflict
-from tern_wire.extras import need_extra
 
 TOPIC, QUEUES = "transfers", 8
 ACCOUNTS, START_CENTS, CENTS_MAX = 1_000, 200_000, 20_000
@@ -160,8 +159,7 @@ class TransferRun:
 
     async def _answer_calls(self, create: Callable[..., Awaitable[Mapping[str, str]]], stack: AsyncExitStack) -> None:
         """Create the producer group with the URL of this process, which answers until *stack* ends."""
-        need_extra("txn-checker", "Checks by callback")
-        from tern_service.bounds import Bounds  # noqa: PLC0415 - of an extra, and checks by pull need none
+        from tern_service.bounds import Bounds  # noqa: PLC0415 - checks by pull need no server
         from tern_service.server import open_socket, serve  # noqa: PLC0415
 
         listener = stack.enter_context(open_socket("127.0.0.1", 0, "--checks"))

@@ -30,7 +30,6 @@ from tern_cli.mesh.plan import (
 from tern_cli.mesh.process_table import boot_id, is_same, port_is_free, send_signal
 from tern_cli.mesh.room import check_room
 from tern_cli.mesh.view import TELLING, answers, notes, process_rows
-from tern_wire.extras import need_extra
 
 LOOK_INTERVAL_S = 0.05
 # The supervisor kills what is left after 8 s; two more for its own end.
@@ -137,7 +136,6 @@ def start_mesh(
     CommandFailed when a port is in use or the running mesh has other options (exit 2), or the mesh is not ready in *wait_s*
     seconds; then nothing is left running that was not before.
     """
-    need_extra("mesh", "A mesh")
     began_s = time.monotonic()
     with files_of("--data-dir"):
         files.make_folders()

@@ -44,7 +44,7 @@ def check_app(checker: AsyncChecker, secret: str | Sequence[str], *, size_max_by
       coroutine function. Its duties are those of a TransactionProducer's checker.
     - *secret*: the `check_secret` of the producer group; several secrets while it changes.
       ValueError without one.
-    - ExtraMissing when `ternmq[webhooks]` is not installed.
+    - ExtraMissing when `ternmq-client[webhooks]` is not installed.
     """
     return _CheckApp(checker, [secret] if isinstance(secret, str) else list(secret), size_max_bytes)
 
@@ -74,7 +74,7 @@ class _CheckApp:
     __slots__ = ("_checker", "_size_max_bytes", "_verifiers")
 
     def __init__(self, checker: AsyncChecker, secrets: Sequence[str], size_max_bytes: int) -> None:
-        need_extra("webhooks", "Answering checks by callback")
+        need_extra("ternmq-client[webhooks]", "Answering checks by callback")
         from standardwebhooks import Webhook  # noqa: PLC0415 - of an extra, for callbacks only
 
         if not secrets or not all(secrets):
@@ -151,7 +151,7 @@ def _is_signed(verifier: Any, body: bytes, headers: dict[str, str]) -> bool:
     """Whether *body* and its time are signed with *verifier*'s secret, and the time is within 5
     minutes.
     """
-    need_extra("webhooks", "Answering checks by callback")
+    need_extra("ternmq-client[webhooks]", "Answering checks by callback")
     from standardwebhooks import WebhookVerificationError  # noqa: PLC0415 - as above
 
     try:

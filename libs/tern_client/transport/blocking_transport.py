@@ -23,6 +23,7 @@ from tern_client.transport.retrying import RetryPolicy
 from tern_client.transport.transport import is_direct, is_loopback, tls_of
 from tern_http.blocking import BlockingPool
 from tern_wire.errors import TernError
+from tern_wire.extras import need_extra
 
 T = TypeVar("T")
 
@@ -127,6 +128,7 @@ class HttpxBlockingTransport:
     __slots__ = ("_client", "_httpx")
 
     def __init__(self, endpoints: Sequence[str], tls: ssl.SSLContext | None = None) -> None:
+        need_extra("ternmq-client[forward-proxy]", "A forward proxy between client and mesh")
         import httpx  # noqa: PLC0415 - costs 100 ms and 15 MB, and most connections do not need it
 
         self._httpx = httpx

@@ -1,5 +1,4 @@
-"""HTTP/1.1 over asyncio with keep-alive, for connections without a forward proxy. Needs httptools,
-which every service has.
+"""HTTP/1.1 over asyncio with keep-alive, for connections without a forward proxy.
 
 Measured against httpx in DESIGN.md of the folder above. One request at a time per connection, no
 pipelining, no redirects, no cookies.

@@ -99,9 +99,9 @@ def _place(endpoint: str) -> tuple[str, str]:
 def signer(kid: str, private_key: bytes, now_s: Callable[[], float] = time.time) -> _Signer:
     """Sign requests with an Ed25519 key: 32 bytes, RFC 8032. *now_s*: seconds since 1970.
 
-    ExtraMissing without `ternmq[security]`.
+    ExtraMissing without `ternmq-client[security]`.
     """
-    need_extra("security", "An Ed25519 key", "cryptography")
+    need_extra("ternmq-client[security]", "An Ed25519 key", "cryptography")
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415 - optional, and 100 ms
 
     return _Signer(kid, Ed25519PrivateKey.from_private_bytes(private_key).sign, now_s)

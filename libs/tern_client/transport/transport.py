@@ -17,7 +17,7 @@ from tern_client.transport.endpoints import Endpoints
 from tern_client.transport.exchange import CONNECTIONS_MAX, Request, Response, lost_connection, unreachable
 from tern_client.transport.retrying import RetryPolicy
 from tern_wire.errors import TernError
-from tern_wire.extras import is_installed
+from tern_wire.extras import need_extra
 
 T = TypeVar("T")
 
@@ -42,6 +42,7 @@ class HttpxTransport:
     __slots__ = ("_client", "_httpx")
 
     def __init__(self, endpoints: Sequence[str], tls: ssl.SSLContext | None = None) -> None:
+        need_extra("ternmq-client[forward-proxy]", "A forward proxy between client and mesh")
         import httpx  # noqa: PLC0415 - costs 100 ms and 15 MB, and most connections do not need it
 
         self._httpx = httpx
@@ -86,12 +87,10 @@ def is_direct(endpoint: str) -> bool:
 
 
 def choose_transport(endpoints: Sequence[str], credentials: Credentials) -> Transport:
-    """Return the fast transport when no endpoint is behind a forward proxy and httptools is
-    installed, else httpx.
-    """
+    """Return the fast transport when no endpoint is behind a forward proxy, else httpx."""
     tls = tls_of(endpoints, credentials)
-    if is_installed("httptools") and all(map(is_direct, endpoints)):
-        from tern_client.transport.fast_transport import FastTransport  # noqa: PLC0415 - httptools is optional
+    if all(map(is_direct, endpoints)):
+        from tern_client.transport.fast_transport import FastTransport  # noqa: PLC0415 - blocking clients need none
 
         return FastTransport(tls=tls)
     return HttpxTransport(endpoints, tls)

@@ -3,12 +3,6 @@
 import os
 import sys
 
-from tern_service.installation import refuse_without
-
-if __name__ == "__main__":
-    # Checked before the dependencies are imported.
-    refuse_without("broker", "A broker")
-
 from tern_broker.config import PREFIX, BrokerConfig
 from tern_service import load_settings, setup_logs
 

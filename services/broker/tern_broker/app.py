@@ -16,6 +16,7 @@ from tern_broker.config import BrokerConfig
 from tern_broker.routes import AskChoose, AskPassOver, AskTransfer, RebuildDoor, status_routes
 from tern_service import add_health, add_metrics, install_problems
 from tern_service.process_security import UNPROTECTED, ProcessSecurity
+from tern_wire.version import VERSION
 
 AskStatus = Callable[[], "asyncio.Future[dict[str, Any]]"]
 _GAUGES = {
@@ -173,7 +174,7 @@ def create_app(
     """Create the application; the *ask_*... reach the core loop. *rebuild* None: there is no log to
     be copied.
     """
-    app = FastAPI(title="TernMQ broker", docs_url=None, redoc_url=None, redirect_slashes=False)
+    app = FastAPI(title="TernMQ broker", version=VERSION, docs_url=None, redoc_url=None, redirect_slashes=False)
     install_problems(app)
     metrics = _StatusMetrics()
 

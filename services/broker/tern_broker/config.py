@@ -2,8 +2,6 @@
 
 import re
 from dataclasses import dataclass
-from functools import cache
-from importlib import metadata
 from pathlib import Path
 
 from tern_raft import RaftConfig
@@ -21,6 +19,7 @@ from tern_wire.limits import (
 from tern_wire.limits_namespaces import NAMESPACE_SHARE_DEFAULT_PERCENT
 from tern_wire.link.commands import STATE_MACHINE_VERSION
 from tern_wire.paths import PORT_BROKER_HTTP, PORT_BROKER_LINK, PORT_BROKER_RAFT
+from tern_wire.version import VERSION
 
 PREFIX = "TERN_BROKER_"
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,30}")
@@ -152,7 +151,7 @@ class BrokerConfig(SecuritySettings):
         """Return a unique name of this release: an entry that it cannot apply may be tried by
         another one.
         """
-        return f"{_package_version()} (state machine {self.state_machine_version()})"
+        return f"{VERSION} (state machine {self.state_machine_version()})"
 
     def store_limits(self) -> StoreLimits:
         """Return sizes of files and buffers; tests shrink them together."""
@@ -167,11 +166,3 @@ class BrokerConfig(SecuritySettings):
         if len(key) != 32:
             raise ValueError(f"--cluster-key-file {self.cluster_key_file} has {len(key)} bytes, not 32.")
         return key
-
-
-@cache
-def _package_version() -> str:
-    try:
-        return metadata.version("ternmq")
-    except metadata.PackageNotFoundError:
-        return "not installed"

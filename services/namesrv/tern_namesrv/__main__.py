@@ -3,12 +3,6 @@
 import os
 import sys
 
-from tern_service.installation import refuse_without
-
-if __name__ == "__main__":
-    # Before what it needs is imported.
-    refuse_without("namesrv", "A name server")
-
 from tern_namesrv.config import PREFIX, NamesrvSettings
 from tern_service import load_settings, setup_logs
 

@@ -30,6 +30,7 @@ from tern_service import (
 from tern_service.process_security import UNPROTECTED, ProcessSecurity
 from tern_tasks import keep_running
 from tern_wire.limits import CONNECTIONS_MAX, STRANGERS_MAX
+from tern_wire.version import VERSION
 
 logger = logging.getLogger(__name__)
 
@@ -77,7 +78,14 @@ def create_app(
             task.cancel()
         store.close()
 
-    app = FastAPI(title="TernMQ name server", lifespan=lifespan, docs_url=None, redoc_url=None, redirect_slashes=False)
+    app = FastAPI(
+        title="TernMQ name server",
+        version=VERSION,
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+    )
     install_problems(app)
 
     def ready() -> tuple[bool, dict[str, Any]]:

@@ -6,12 +6,6 @@ import os
 import sys
 import time
 
-from tern_service.installation import refuse_without
-
-if __name__ == "__main__":
-    # Before the imports of the service's packages.
-    refuse_without("proxy", "A proxy")
-
 from tern_proxy.app import build_app
 from tern_proxy.auto_create import AutoCreate
 from tern_proxy.brokers.routes_cache import read_routes

@@ -19,6 +19,7 @@ from tern_proxy.routes.table import ROUTES, RouteTable, register
 from tern_service import add_health, add_metrics, install_problems
 from tern_service.plain import alive
 from tern_service.process_security import UNPROTECTED, ProcessSecurity
+from tern_wire.version import VERSION
 
 if TYPE_CHECKING:
     from tern_proxy.guard import Guard
@@ -42,6 +43,7 @@ def build_app(
 
     app = FastAPI(
         title="TernMQ",
+        version=VERSION,
         summary="A message queue with RocketMQ's semantics over HTTP.",
         lifespan=lifespan,
         docs_url=None,

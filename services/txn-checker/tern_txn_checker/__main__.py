@@ -7,12 +7,6 @@ import socket
 import sys
 from pathlib import Path
 
-from tern_service.installation import refuse_without
-
-if __name__ == "__main__":
-    # Before what it needs is imported.
-    refuse_without("txn-checker", "A transaction checker")
-
 from tern_routing.name_servers import NameServers, read_group_routes
 from tern_security.peer_identity import BROKER, CHECKER, NAME_SERVER
 from tern_service import (

@@ -80,7 +80,7 @@ for file in sys.argv[1:3]:
 """
     keys = (key_file(tmp_path, KEY, "one"), key_file(tmp_path, signing_text("S" * 16, bytes(32)), "two"))
     path = os.pathsep.join(sys.path)
-    for hidden, second in (("cryptography", "ternmq[security]"), ("nothing", "Signature-Input Signature")):
+    for hidden, second in (("cryptography", "ternmq-client[security]"), ("nothing", "Signature-Input Signature")):
         done = subprocess.run(
             [sys.executable, "-P", "-c", script, *map(str, keys), hidden],
             env={**os.environ, "PYTHONPATH": path},

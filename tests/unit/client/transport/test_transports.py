@@ -1,16 +1,19 @@
 """The three transports against a scripted proxy: what arrives, what comes back, and which error says whether it was sent."""
 
 import asyncio
+import sys
 from collections.abc import Callable
 
 import pytest
 
+from tern_client import BlockingProducer, Producer
 from tern_client.transport.blocking_transport import BlockingTransport, HttpxBlockingTransport, PlainTransport
 from tern_client.transport.credentials import Credentials
 from tern_client.transport.exchange import ProxyUnreachable, Request, Response
 from tern_client.transport.fast_transport import FastTransport
 from tern_client.transport.transport import HttpxTransport, Transport, choose_transport
 from tern_wire.errors import OutcomeUnknown
+from tern_wire.extras import ExtraMissing
 from tern_wire.limits import MIB
 from tests.support.client.scripted_proxy import HANG_UP, SILENT, Reply, ScriptedProxy
 
@@ -180,3 +183,18 @@ async def test_the_fast_transport_is_chosen_where_no_forward_proxy_is(monkeypatc
     assert type(chosen[-1]) is HttpxTransport
     for transport in chosen:
         await transport.close()
+
+
+@pytest.mark.parametrize("kind", [Producer, BlockingProducer])
+def test_a_forward_proxy_without_its_extra_is_told_by_the_constructor(
+    monkeypatch: pytest.MonkeyPatch, kind: type[Producer] | type[BlockingProducer]
+) -> None:
+    """Where httpx is not installed: the sentence has the line to install, and a client is not left to time out on a direct connection."""
+    monkeypatch.setitem(sys.modules, "httpx", None)
+    monkeypatch.setenv("http_proxy", "http://10.0.0.1:3128")
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(
+        ExtraMissing, match=r"forward proxy .* needs httpx: pip install 'ternmq-client\[forward-proxy\]'"
+    ):
+        kind("http://queue.example:1")

@@ -27,6 +27,7 @@ from tern_wire.link.codec import encode_msgpack, read_json, read_msgpack
 from tern_wire.names import check_group, check_topic, parse_queue
 from tern_wire.paths import HEADER_REQUEST_ID, JSON, JSONL, MSGPACK, NDJSON, PROBLEM, redrive_path
 from tern_wire.times import parse_duration_ms
+from tern_wire.version import VERSION
 from tests.support.proxy.api_document import (
     DOCUMENT,
     METHODS,
@@ -77,8 +78,9 @@ def test_every_row_is_documented() -> None:
 
 
 def test_the_document_is_whole() -> None:
-    """References and links lead somewhere, ids are unique, path parameters are those of the path, every answer is described."""
+    """It has the version of the release. References and links lead somewhere, ids are unique, path parameters are those of the path, every answer is described."""
     assert DOCUMENT["openapi"] == "3.1.0"
+    assert DOCUMENT["info"]["version"] == VERSION
     assert len(OPERATIONS) == sum(len(methods.keys() & METHODS) for methods in DOCUMENT["paths"].values())
     for node in nodes(DOCUMENT):
         if isinstance(node.get("$ref"), str):
