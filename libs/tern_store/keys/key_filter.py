@@ -13,12 +13,14 @@ for in vain. The bits are those of a hash of 128 bits, which its sender cannot c
 import numpy as np
 import numpy.typing as npt
 
+from tern_wire.array_thresholds import FILTERED_KEYS_ONE_BY_ONE_MAX
+
 Words = npt.NDArray[np.uint64]
 Halves = npt.NDArray[np.uint64]
 # Memory is taken for so many tables at once: 8 MiB at the usual size, and 256 KiB for each.
 CHUNK_TABLES = 32
-# So many keys are asked for one by one faster than as arrays, and so many at once fit into the cache.
-_FEW, _STEP_KEYS = 4, 256
+# So many keys at once fit into the cache.
+_STEP_KEYS = 256
 _SIX = np.uint64(63)
 _ONE = np.uint64(1)
 _B_WORD_AT, _B_BITS_AT = 18, 40
@@ -85,7 +87,7 @@ class KeyFilters:
         found: list[tuple[int, int]] = []
         if not self._chunks:
             return found
-        if len(first) <= _FEW:
+        if len(first) <= FILTERED_KEYS_ONE_BY_ONE_MAX:
             for number, halves in enumerate(zip(first.tolist(), second.tolist(), strict=True)):
                 found += ((place, number) for place in self._candidates_of(*halves))
             return found

@@ -37,7 +37,7 @@ from tern_wire.link.rows import (
     SETTLED,
 )
 from tern_wire.link.status import Leadership
-from tern_wire.records.record import decode_record
+from tern_wire.records.read import decode_record
 from tests.support.scripted.admin import ScriptedAdmin
 from tests.support.scripted.dead_letters import ScriptedDeadLetters
 from tests.support.scripted.members import ScriptedMembers

@@ -7,7 +7,8 @@ from typing import Any
 from tern_remoting import Link
 from tern_wire.errors import TernError, TopicNotFound
 from tern_wire.link.requests import ERROR, body_parts, error_parts
-from tern_wire.records.record import CORRELATION_ID, MESSAGE_TYPE, REPLY_TO, decode_record
+from tern_wire.records.properties import CORRELATION_ID, MESSAGE_TYPE, REPLY_TO
+from tern_wire.records.read import decode_record
 from tern_wire.replies import REPLY
 
 # Link, opaque, head, and what ends the wait at its deadline.

@@ -5,7 +5,8 @@ from typing import Any
 
 from tern_wire.errors import NotScheduled, TopicNotFound
 from tern_wire.link.requests import RequestCode
-from tern_wire.records.record import KEYS, MESSAGE_ID, TAGS, decode_record
+from tern_wire.records.properties import KEYS, MESSAGE_ID, TAGS
+from tern_wire.records.read import decode_record
 
 Answer = tuple[dict[str, Any], bytes]
 

@@ -25,7 +25,7 @@ from tern_wire.link.rows import (
     PREPARED_BEFORE,
     TOO_MANY_OPEN,
 )
-from tern_wire.records.record import decode_record
+from tern_wire.records.read import decode_record
 from tern_wire.settings.producer_settings import ProducerSettings, read_producer_change
 from tern_wire.transactions import (
     BY_HAND,

@@ -62,8 +62,6 @@ class Flow:
 
 # (topic id, 0) for what comes in and goes out of topics, (topic id, group id) for what groups receive.
 Key = tuple[int, int]
-# So few are added up faster one by one.
-_FEW = 16
 # Over all topics: ids begin at 1.
 _ALL: Key = (0, 0)
 
@@ -160,6 +158,4 @@ class Statistics:
 
 
 def _size(entries: npt.NDArray[Any]) -> int:
-    if len(entries) <= _FEW:
-        return sum(entries["size"].tolist())
     return int(entries["size"].sum(dtype=np.int64))

@@ -8,7 +8,7 @@ import pytest
 from tern_wire.errors import LinkReplyMalformed
 from tern_wire.link.requests import RequestCode
 from tern_wire.paths import MSGPACK
-from tern_wire.records.record import decode_record
+from tern_wire.records.read import decode_record
 from tests.support.proxy.proxy_mesh import KEY, NOW_MS, proxy_mesh
 from tests.support.proxy.transaction_requests import BEGIN, IDS, SEVERAL, begin, begin_several, code_of, declare, end
 from tests.support.scripted.broker import ScriptedBroker
