@@ -16,8 +16,8 @@ from tern_store.index.key_index import KeyIndex
 from tern_store.log.entry import StoredEntry
 from tern_store.timers.buckets import FOLDER, TimerRows
 from tern_store.timers.timers import Timers
+from tern_wire.array_thresholds import RECORDS_ONE_BY_ONE_MAX
 from tern_wire.link.timer_rows import TIMER_ROWS
-from tern_wire.records.key_hashes import FEW_RECORDS
 
 # Columns that the rows of moves and timers have in common.
 _SHARED = ("deliver_ms", "size", "queue", "tag")
@@ -38,7 +38,7 @@ def schedule(store: Delaying, entry: StoredEntry, rows: TimerRows, topics: dict[
     *topics*: id to name (UTF-8) of every topic in *rows*; *now_ms*: the entry's time.
     """
     store.timers.add(rows)
-    if len(rows) <= FEW_RECORDS:
+    if len(rows) <= RECORDS_ONE_BY_ONE_MAX:
         columns = rows["topic_id"].tolist(), rows["position"].tolist()
         own: dict[int, list[int]] = {topic_id: [] for topic_id in sorted(set(columns[0]))}
         for topic_id, position in zip(*columns, strict=True):

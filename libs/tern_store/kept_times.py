@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tern_store.errors import StoreError
-from tern_wire.records.record import AT_STORE_STAMP
+from tern_wire.records.layout import AT_STORE_STAMP
 
 if TYPE_CHECKING:
     from tern_store.store import Store

@@ -41,9 +41,9 @@ from tern_store.state.state_file import (
     load_boundary,
 )
 from tern_store.timers.timers import Timers
+from tern_wire.array_thresholds import RECORDS_ONE_BY_ONE_MAX
 from tern_wire.limits import IDEMPOTENCY_TABLE_KEYS_MAX
 from tern_wire.link.rows import MOVED_HALF, MOVED_MESSAGE, MOVED_TIMER, QUEUE_ENTRIES, QueueAppends
-from tern_wire.records.key_hashes import FEW_RECORDS
 
 Entries = npt.NDArray[Any]
 Positions = npt.NDArray[np.int64]
@@ -138,7 +138,7 @@ class Store:
         In memory at first. *topics*: id to name (UTF-8); *now_ms*: the entry's time.
         """
         self.queues.append_all(appends, now_ms)
-        if len(appends.entries) <= FEW_RECORDS and self._index_few(entry, appends, topics, now_ms):
+        if len(appends.entries) <= RECORDS_ONE_BY_ONE_MAX and self._index_few(entry, appends, topics, now_ms):
             return
         positions = appends.entries["position"].astype(np.int64)
         is_old, end = np.zeros(0, bool), entry.position + len(entry.raw)

@@ -17,7 +17,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tern_wire.records.record import MESSAGE_GROUP, MESSAGE_ID, NO_HOST, TAGS, encode_properties, encode_record
+from tern_wire.records.hosts import NO_HOST
+from tern_wire.records.properties import MESSAGE_GROUP, MESSAGE_ID, TAGS, encode_properties
+from tern_wire.records.write import encode_record
 
 ORIGIN_TOPIC, ORIGIN_MESSAGE_ID, ATTEMPTS = "DLQ_ORIGIN_TOPIC", "DLQ_ORIGIN_MESSAGE_ID", "RECONSUME_TIME"
 ORIGIN_TOPIC_ID, ORIGIN_QUEUE, ORIGIN_OFFSET, CAUSE, REASON, DIED_MS = (

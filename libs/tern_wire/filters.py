@@ -45,6 +45,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from tern_wire.array_thresholds import TAGS_ONE_BY_ONE_MAX
 from tern_wire.errors import IllegalFilter
 from tern_wire.limits import (
     FILTER_ACCEPTED_SIZE_MAX_BYTES,
@@ -54,8 +55,10 @@ from tern_wire.limits import (
     FILTER_TERMS_MAX,
     TAG_SIZE_MAX_BYTES,
 )
-from tern_wire.records.properties import READ_MAX_US, PropertyReader, property_bounds
-from tern_wire.records.record import TAGS, Bytes, tag_hash
+from tern_wire.records.columns import property_bounds
+from tern_wire.records.java_hashes import tag_hash
+from tern_wire.records.layout import Bytes
+from tern_wire.records.properties import READ_MAX_US, TAGS, PropertyReader
 from tern_wire.sql.conditions import Literal
 from tern_wire.sql.evaluation import Program
 from tern_wire.sql.lexer import refuse, shown
@@ -63,8 +66,6 @@ from tern_wire.sql.parser import parse_sql
 
 EVERYTHING = "*"
 _SEPARATOR, _BLANKS = "||", " \t\r\n\f"
-# Up to this many hashes, comparing with each is faster than a binary search.
-_FEW_HASHES = 8
 
 Mask = npt.NDArray[np.bool_]
 # Predicate over the values of `names`; None: the property is missing.
@@ -104,7 +105,7 @@ class Filter:
         if not self.is_tag:
             return np.ones(len(entries), np.bool_)
         tags = entries["tag"].astype(np.int64)
-        if len(self._hashes) > _FEW_HASHES:
+        if len(self._hashes) > TAGS_ONE_BY_ONE_MAX:
             at = np.searchsorted(self._hashes, tags)
             at[at == len(self._hashes)] = 0
             found: Mask = self._hashes[at] == tags

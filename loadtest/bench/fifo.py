@@ -25,7 +25,8 @@ from tern_broker.reading.message_groups import MessageGroups
 from tern_wire.link.codec import encode_msgpack
 from tern_wire.link.commands import SEND_HEAD, CommandKind, entry_parts
 from tern_wire.link.rows import ACK, NO_KEY, SEND_ROW, SETTLE_ROWS, message_group_hash
-from tern_wire.records.record import MESSAGE_GROUP, MESSAGE_ID, encode_properties, encode_record
+from tern_wire.records.properties import MESSAGE_GROUP, MESSAGE_ID, encode_properties
+from tern_wire.records.write import encode_record
 
 MESSAGE_GROUPS, MESSAGES, BLOCKED = 1_000, 60_000, 100_000
 BATCH_MESSAGES, RECEIVERS = 32, 8

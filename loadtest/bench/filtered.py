@@ -26,7 +26,7 @@ from loadtest.bench.sending import check_stored, send_batches
 from tern_wire import paths
 from tern_wire.limits import PULL_MESSAGES_MAX, RECEIVE_SIZE_MAX_BYTES
 from tern_wire.link.codec import encode_msgpack
-from tern_wire.records.record import record_starts
+from tern_wire.records.columns import record_starts
 
 QUEUES = 8
 BATCH_MESSAGES, SENDERS = 1_000, 4

@@ -21,7 +21,11 @@ from loadtest.bench.store_figures import Bar, in_turns, judged, show_store
 from tern_wire.filters import Filter, compile_filter
 from tern_wire.limits import FILTER_TERMS_MAX
 from tern_wire.link.rows import QUEUE_ENTRIES
-from tern_wire.records.record import OVERHEAD_SIZE_BYTES, encode_properties, encode_record, record_starts, tag_hash
+from tern_wire.records.columns import record_starts
+from tern_wire.records.java_hashes import tag_hash
+from tern_wire.records.layout import OVERHEAD_SIZE_BYTES
+from tern_wire.records.properties import encode_properties
+from tern_wire.records.write import encode_record
 
 MESSAGES = 100_000
 RECORD_SIZE_BYTES = 1_024

@@ -12,16 +12,11 @@ import numpy.typing as npt
 
 from tern_wire.link.commands import COMMAND_HEAD, ENTRY_HEAD, SEND_HEAD, CommandKind, entry_parts
 from tern_wire.link.rows import SEND_ROWS
-from tern_wire.records.record import (
-    AT_QUEUE_OFFSET,
-    AT_STORE_STAMP,
-    encode_properties,
-    encode_record,
-    host_bytes,
-    stamp_stored,
-    system_properties,
-    tag_hash,
-)
+from tern_wire.records.hosts import host_bytes
+from tern_wire.records.java_hashes import tag_hash
+from tern_wire.records.layout import AT_QUEUE_OFFSET, AT_STORE_STAMP
+from tern_wire.records.properties import encode_properties, system_properties
+from tern_wire.records.write import encode_record, stamp_stored
 
 Parts = list[bytes | bytearray | memoryview]
 

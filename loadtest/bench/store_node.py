@@ -7,7 +7,7 @@ import numpy as np
 
 from loadtest.bench.store_append import bench_group
 from loadtest.bench.store_entries import Shape
-from tern_broker.core import saving
+from tern_broker.core import Applied, saving
 from tern_broker.core.comparing.digest import Verdict
 from tern_broker.core.machine import StateMachine
 from tern_broker.upkeep.firer import apply_timers
@@ -17,7 +17,7 @@ from tern_store.store import Store
 from tern_wire.link.codec import encode_msgpack
 from tern_wire.link.commands import STATE_MACHINE_VERSION, CommandKind, entry_parts
 from tern_wire.link.requests import Parts
-from tern_wire.records.record import fill_in
+from tern_wire.records.write import fill_in
 
 # A broker saves its state this often.
 SAVE_AFTER_BYTES = 64 << 20
@@ -57,10 +57,14 @@ class BenchNode:
         applied = self.state.apply(entry.body, entry.position + HEADER_SIZE_BYTES, entry.index)
         if applied.metadata_changed:
             self._name_topics()
-        for appends in applied.appends:
-            self.store.dispatch(entry, appends, self._topics, self.state.now_ms)
+        self.dispatch(entry, applied)
         apply_timers(self.store, entry, applied, self.state.names)
         return applied.verdicts
+
+    def dispatch(self, entry: StoredEntry, applied: Applied) -> None:
+        """Consume queues and key index of an entry that was applied."""
+        for appends in applied.appends:
+            self.store.dispatch(entry, appends, self._topics, self.state.now_ms)
 
     def allocate_ahead(self) -> None:
         """The next segment, when half of this one is full; a broker's disk thread does this."""

@@ -25,7 +25,8 @@ from tern_wire import paths
 from tern_wire.link.codec import encode_msgpack
 from tern_wire.link.commands import SEND_HEAD, CommandKind, entry_parts
 from tern_wire.link.rows import NO_KEY, SEND_ROW
-from tern_wire.records.record import MESSAGE_ID, encode_properties, encode_record
+from tern_wire.records.properties import MESSAGE_ID, encode_properties
+from tern_wire.records.write import encode_record
 
 MESSAGES, MESH_MESSAGES, QUEUES = 200_000, 60_000, 8
 SEND_MESSAGES, BATCH_MESSAGES = 500, 1_000

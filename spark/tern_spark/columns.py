@@ -1,9 +1,9 @@
 """A page of records becomes one Arrow RecordBatch, column by column: no Python object per message.
 
-Headers are gathered with one fancy index and viewed as a structured array. Bodies and property strings become Arrow
+Heads, bodies and properties are found by `tern_wire.records.columns`. Bodies and property strings become Arrow
 `binary_view` arrays that point into the page, and Arrow copies them out in C++. Properties are split by Arrow's kernels; only
 a page with invalid UTF-8, or with the same name twice in one record, goes through `decode_properties` message by message.
-Law: the result equals `tern_wire.records.record.decode_record` of every record.
+Law: the result equals `tern_wire.records.read.decode_record` of every record.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,30 +16,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tern_spark.schema import COLUMNS, IN_PROPERTIES, arrow_schema
-from tern_wire.errors import LinkBodyMalformed
+from tern_wire.errors import LinkBodyMalformed, RecordMalformed
 from tern_wire.names import QueueName
-from tern_wire.records.record import (
-    HEAD_SIZE_BYTES,
-    KEYS,
-    MAGIC,
-    MESSAGE_ID,
-    TAGS,
-    decode_properties,
-    record_starts,
-)
+from tern_wire.records.columns import read_columns
+from tern_wire.records.properties import KEYS, MESSAGE_ID, TAGS, decode_properties
 
 Ints = npt.NDArray[np.int64]
-Buffer = npt.NDArray[np.uint8]
 
-# The 88 bytes that tern_wire.records.record draws; fields that no column needs are holes.
-_HEAD = np.dtype(
-    {
-        "names": ["size", "magic", "offset", "born_ms", "store_ms", "attempts", "body_size"],
-        "formats": [">u4", ">u4", ">i8", ">i8", ">i8", ">i4", ">u4"],
-        "offsets": [0, 4, 20, 40, 56, 72, 84],
-        "itemsize": HEAD_SIZE_BYTES,
-    }
-)
 # One row of a binary_view array: length and, for up to 12 bytes, the value itself; else 4 bytes of it, buffer and offset.
 _VIEW = np.dtype({"names": ["size", "inline"], "formats": ["<i4", "V12"], "itemsize": 16})
 _VIEW_FAR = np.dtype({"names": ["buffer", "at"], "formats": ["<i4", "<i4"], "offsets": [8, 12], "itemsize": 16})
@@ -54,47 +37,27 @@ def record_batch(page: bytes, *, topic: str, queue: QueueName, names: Sequence[s
     *topic* and *queue* are what was read; a record may carry the name of the topic it was first sent to.
     Raises LinkBodyMalformed when the records do not fill the page or contradict themselves.
     """
-    view = np.frombuffer(page, np.uint8)
-    starts = record_starts(page)
-    heads = view[starts[:, None] + np.arange(HEAD_SIZE_BYTES)].view(_HEAD).reshape(-1)
-    if not bool((heads["magic"] == MAGIC).all()):
-        raise LinkBodyMalformed(reason="a record without the magic")
-    body_at = starts + HEAD_SIZE_BYTES
-    body_sizes = heads["body_size"].astype(np.int64)
-    properties_at, properties_sizes = _find_properties(
-        view, starts, heads["size"].astype(np.int64), body_at + body_sizes
-    )
-    count = len(starts)
+    try:
+        records = read_columns(page)
+    except RecordMalformed as error:
+        raise LinkBodyMalformed(reason=f"no page of records: {error.detail}") from error
+    heads, count = records.heads, len(records)
     build: dict[str, Callable[[], Any]] = {
         "topic": lambda: _repeat(topic, count),
         "queue_id": lambda: pa.array(np.full(count, queue.queue, np.int32)),
-        "queue_offset": lambda: pa.array(heads["offset"].astype(np.int64)),
-        "body": lambda: _binary(page, body_at, body_sizes),
+        "queue_offset": lambda: pa.array(heads["queue_offset"].astype(np.int64)),
+        "body": lambda: _binary(page, records.body_starts, heads["body_size"].astype(np.int64)),
         "born_ts": lambda: _times(heads["born_ms"]),
-        "store_ts": lambda: _times(heads["store_ms"]),
+        "store_ts": lambda: _times(heads["stored_ms"]),
         "broker": lambda: _repeat(queue.broker_group, count),
         "reconsume_times": lambda: pa.array(heads["attempts"].astype(np.int32)),
         "store_size": lambda: pa.array(heads["size"].astype(np.int32)),
     }
     if not IN_PROPERTIES.isdisjoint(names):
-        found = _properties(_binary(page, properties_at, properties_sizes))
+        found = _properties(_binary(page, records.property_starts, records.property_sizes))
         for name in IN_PROPERTIES:
             build[name] = partial(found.__getitem__, name)
     return pa.RecordBatch.from_arrays([build[name]() for name in names], schema=arrow_schema(names))
-
-
-def _find_properties(view: Buffer, starts: Ints, sizes: Ints, topic_at: Ints) -> tuple[Ints, Ints]:
-    """Where the properties of each record begin and how long they are, both shape (n,)."""
-    ends = starts + sizes
-    if bool((topic_at + 3 > ends).any()):
-        raise LinkBodyMalformed(reason="a record has a body that runs past its end")
-    properties_at = topic_at + 1 + view[topic_at].astype(np.int64) + 2
-    if bool((properties_at > ends).any()):
-        raise LinkBodyMalformed(reason="a record has a topic that runs past its end")
-    stated = view[properties_at - 2].astype(np.int64) << 8 | view[properties_at - 1]
-    if bool((properties_at + stated != ends).any()):
-        raise LinkBodyMalformed(reason="a record's parts do not add up to its size")
-    return properties_at, stated
 
 
 def _binary(page: bytes, starts: Ints, sizes: Ints) -> Any:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tern_wire import paths
-from tern_wire.records.record import HEAD_SIZE_BYTES
+from tern_wire.records.layout import HEAD_SIZE_BYTES
 from tests.chaos.door import Door, pause
 from tests.chaos.load import BODY_HEAD, VIOLATIONS_MAX, Load, Sender
 from tests.support.files.shared_log import shared_parts

@@ -24,7 +24,11 @@ from tern_wire.limits import (
     FILTER_TOKENS_MAX,
 )
 from tern_wire.link.rows import QUEUE_ENTRIES
-from tern_wire.records.record import decode_record, encode_properties, encode_record, record_starts, tag_hash
+from tern_wire.records.columns import record_starts
+from tern_wire.records.java_hashes import tag_hash
+from tern_wire.records.properties import encode_properties
+from tern_wire.records.read import decode_record
+from tern_wire.records.write import encode_record
 from tests.fuzz.naive_filters import NAMES, SIGNS, TEXTS, Author, says
 from tests.support.filtering import matches_properties
 

@@ -10,7 +10,8 @@ from typing import Any
 import msgspec
 
 from tern_wire.paths import MSGPACK, NDJSON, RECORDS
-from tern_wire.records.record import decode_record, record_starts
+from tern_wire.records.columns import record_starts
+from tern_wire.records.read import decode_record
 from tests.support.mesh.mesh import Mesh, eventually
 
 

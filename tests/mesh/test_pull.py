@@ -12,7 +12,7 @@ from tern_remoting import dial
 from tern_wire.errors import NotLeader, TopicNotFound
 from tern_wire.limits import FRAME_SIZE_MAX_BYTES
 from tern_wire.link.requests import ERROR, RequestCode, body_parts, read_body, read_error
-from tern_wire.records.record import record_starts
+from tern_wire.records.columns import record_starts
 from tests.support.mesh.mesh import Mesh, eventually
 
 QUEUE = "broker-a:0"

@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 
 from tern_wire.paths import RECORDS
-from tern_wire.records.record import decode_record
+from tern_wire.records.read import decode_record
 from tests.mesh.test_groups import receive
 from tests.support.mesh.mesh import Mesh, eventually
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from zlib import crc32
 
-from tern_wire.records.record import MESSAGE_ID
+from tern_wire.records.properties import MESSAGE_ID
 from tests.sim.history import Stored
 
 # No byte of it repeats at a distance below 4,096: bodies that were shifted or mixed are seen.

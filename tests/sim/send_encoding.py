@@ -16,15 +16,15 @@ from tern_wire.link.rows import (
     key_hash,
     message_group_hash,
 )
-from tern_wire.records.record import (
+from tern_wire.records.properties import (
     DELIVER_MS,
     MESSAGE_GROUP,
     MESSAGE_ID,
     PRODUCER_GROUP,
     TRANSACTIONAL,
     encode_properties,
-    encode_record,
 )
+from tern_wire.records.write import encode_record
 from tests.sim.bodies import body_of, message_id
 from tests.sim.history import Send, Sent
 from tests.sim.transaction_values import Begin

@@ -10,7 +10,7 @@ pytest.importorskip("pyarrow", reason="the spark extra is not installed")
 from tern_spark.columns import record_batch
 from tern_spark.pages import ProxyPages
 from tern_wire.names import parse_queue
-from tern_wire.records.record import decode_record
+from tern_wire.records.read import decode_record
 from tests.support.mesh.mesh import Mesh, running_mesh
 
 

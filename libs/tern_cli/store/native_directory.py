@@ -25,7 +25,7 @@ from tern_store.queues.consume_queue import ConsumeQueues
 from tern_store.state.saving import split_payload
 from tern_store.state.state_file import SavedState, load_states
 from tern_store.timers.timers import Timers
-from tern_wire.records.rocketmq_record import BLANK, VERSIONS
+from tern_wire.records.layout import BLANK, VERSIONS
 
 _LOCK = "lock"
 # A running node replaces its saved states while they are read.

@@ -29,8 +29,9 @@ from tern_wire.errors import LinkBodyMalformed, RecordMalformed
 from tern_wire.link.commands import SEND_HEAD, STORING, Command, CommandKind, read_entry
 from tern_wire.link.rows import LEASE_ROWS, SETTLE_ROWS
 from tern_wire.records.index_layout import INDEX_ENTRY_SIZE_BYTES, INDEX_ROWS, entry_start
-from tern_wire.records.record import KEYS, MESSAGE_ID, SIZE, TAGS
-from tern_wire.records.rocketmq_record import decode_rocketmq_record
+from tern_wire.records.layout import SIZE
+from tern_wire.records.properties import KEYS, MESSAGE_ID, TAGS
+from tern_wire.records.read import decode_rocketmq_record
 
 Document = dict[str, Any]
 Documents = Iterator[Document]

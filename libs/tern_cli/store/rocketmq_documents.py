@@ -6,8 +6,9 @@ from typing import Any
 from tern_wire.limits import ROCKETMQ_RECORD_SIZE_MAX_BYTES
 from tern_wire.records.hosts import host_text
 from tern_wire.records.index_layout import IndexEntry, IndexHeader
+from tern_wire.records.layout import MAGICS
 from tern_wire.records.queue_entry import QueueEntry
-from tern_wire.records.rocketmq_record import MAGICS, RocketRecord
+from tern_wire.records.read import RocketRecord
 
 
 def record_document(record: RocketRecord, physical_offset: int) -> dict[str, Any]:

@@ -21,24 +21,16 @@ from tern_store.rocketmq.order import EntryMerge, Rows
 from tern_store.rocketmq.queues import RocketQueue
 from tern_store.rocketmq.store import RocketSettings, RocketStoreWriter, RocketTopic
 from tern_wire.errors import LinkBodyMalformed, RecordMalformed
-from tern_wire.records.columns import FRONT, RecordColumns, read_columns
+from tern_wire.records.columns import RecordColumns, read_columns
 from tern_wire.records.java_hashes import blocks, unit_positions
+from tern_wire.records.layout import COMMITTED, TOPIC_SIZE_MAX_BYTES, TRANSACTION
 from tern_wire.records.queue_entry import is_queued
-from tern_wire.records.record import decode_record
-from tern_wire.records.rocketmq_record import (
-    BORN_HOST_IPV6,
-    COMMITTED,
-    TOPIC_SIZE_MAX_BYTES,
-    TRANSACTION,
-    decode_rocketmq_record,
-    encode_rocketmq_record,
-)
+from tern_wire.records.read import decode_record, decode_rocketmq_record
+from tern_wire.records.write import encode_rocketmq_record
 
 # What is in memory of the log at a time, but for one larger record.
 BATCH_SIZE_MAX_BYTES = 8 << 20
 BATCH_ROWS_MAX = 1 << 16
-_HOST_GROWTH_BYTES = 12
-_HOST_SIZE_BYTES = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,12 +144,12 @@ class RocketExport:
         data = self._store.read(rows["position"].astype(np.int64), sizes)
         columns = self._columns(data, rows)
         if not np.array_equal(columns.starts, np.cumsum(sizes) - sizes):
-            number = int(np.flatnonzero(columns.front["size"] != sizes[: len(columns)])[0])
+            number = int(np.flatnonzero(columns.heads["size"] != sizes[: len(columns)])[0])
             raise self._unsound(rows, number, f"the queue says {sizes[number]} bytes, the record is of another size")
         self._require_sound_bodies(data, columns, rows)
         queue_numbers = np.array([queue for _, queue in self._keys], np.int64)
-        foreign = ~self._has_topic(columns, rows) | (columns.front["queue"] != queue_numbers[rows["source"]])
-        foreign |= ~is_queued(columns.front["sysflag"])
+        foreign = ~self._has_topic(columns, rows) | (columns.heads["queue"] != queue_numbers[rows["source"]])
+        foreign |= ~is_queued(columns.heads["sysflag"])
         if foreign.any():
             data = self._rewritten(data, columns, rows, foreign)
             columns = self._columns(data, rows)
@@ -172,12 +164,9 @@ class RocketExport:
             raise self._unsound(rows, min(number, len(rows) - 1), str(error.fields["reason"])) from error
 
     def _require_sound_bodies(self, data: memoryview, columns: RecordColumns, rows: Rows) -> None:
-        bounds = zip(
-            columns.body_starts.tolist(),
-            (columns.body_starts + columns.back["body_size"]).tolist(),
-            columns.front["body_crc"].tolist(),
-            strict=True,
-        )
+        starts, heads = columns.body_starts, columns.heads
+        ends = starts + heads["body_size"]
+        bounds = zip(starts.tolist(), ends.tolist(), heads["body_crc"].tolist(), strict=True)
         for number, (begin, end, crc) in enumerate(bounds):
             if begin < end and crc32(data[begin:end]) & 0x7FFFFFFF != crc:
                 raise self._unsound(rows, number, "its body does not have the checksum in the record")
@@ -194,7 +183,7 @@ class RocketExport:
             positions, within = unit_positions(columns.topic_starts[numbers], sizes)
             wanted = self._name_units[np.repeat(self._name_starts[sources[numbers]], sizes) + within]
             firsts = np.cumsum(sizes) - sizes
-            same[numbers] = np.logical_and.reduceat(columns.data[positions] == wanted, firsts)
+            same[numbers] = np.logical_and.reduceat(columns.octets[positions] == wanted, firsts)
         return same
 
     def _rewritten(
@@ -218,7 +207,7 @@ class RocketExport:
 
     def _with_visible_times(self, data: memoryview, columns: RecordColumns, rows: Rows) -> RecordColumns:
         """Messages by reference with the time of their delivery: RocketMQ's search by time needs times that rise in a queue."""
-        stored_ms = columns.stored_ms
+        stored_ms = columns.heads["stored_ms"]
         lifted = stored_ms.copy()
         for source in np.unique(rows["source"]).tolist():
             topic_id, queue = self._keys[source]
@@ -232,11 +221,10 @@ class RocketExport:
         changed = np.flatnonzero(lifted != stored_ms)
         if not len(changed):
             return columns
-        at = columns.starts[changed] + FRONT.itemsize + _HOST_SIZE_BYTES
-        at += np.where(columns.front["sysflag"][changed] & BORN_HOST_IPV6, _HOST_GROWTH_BYTES, 0)
-        stamps = lifted[changed].astype(">i8").view(np.uint8).reshape(-1, 8)
-        np.frombuffer(data, np.uint8)[at[:, None] + np.arange(8)] = stamps
-        return replace(columns, stored_ms=lifted)
+        stamps = lifted[changed].view(np.uint8).reshape(-1, 8)
+        np.frombuffer(data, np.uint8)[columns.stamp_starts[changed][:, None] + np.arange(8)] = stamps
+        stored_ms[changed] = lifted[changed]
+        return columns
 
     def _unsound(self, rows: Rows, number: int, reason: str) -> StoreError:
         row = rows[number]

@@ -26,9 +26,9 @@ from tern_wire.records.index_layout import (
     read_index_header,
     slots_of,
 )
+from tern_wire.records.layout import BLANK, MAGIC_BLANK, OVERHEAD_SIZE_BYTES, VERSIONS
 from tern_wire.records.queue_entry import PRE_BLANK_SIZE, QUEUE_ENTRY_SIZE_BYTES, read_queue_entries
-from tern_wire.records.record import OVERHEAD_SIZE_BYTES
-from tern_wire.records.rocketmq_record import BLANK, MAGIC_BLANK, VERSIONS, decode_rocketmq_record
+from tern_wire.records.read import decode_rocketmq_record
 
 # Whole entries of both kinds.
 _BLOCK_SIZE_BYTES = 20 * 3 * KIB

@@ -30,7 +30,7 @@ from tern_wire.errors import (
 )
 from tern_wire.limits import QUEUES_PER_TOPIC_MAX
 from tern_wire.names import is_of, own_name, parse_queue, topic_in
-from tern_wire.records.rocketmq_record import RocketRecord
+from tern_wire.records.read import RocketRecord
 
 # Records between two looks at the note, whatever of them is sent: a long stretch of a store's own topics counts too.
 ROUND_SIZE_MAX_BYTES = 8 << 20

@@ -18,9 +18,9 @@ from tern_cli.failures import CommandFailed
 from tern_wire.errors import RecordMalformed
 from tern_wire.limits import KIB, ROCKETMQ_RECORD_SIZE_MAX_BYTES
 from tern_wire.link.rows import QUEUE_ENTRIES
+from tern_wire.records.layout import BLANK, MAGIC_BLANK, OVERHEAD_SIZE_BYTES, VERSIONS
 from tern_wire.records.queue_entry import QUEUE_ENTRY_SIZE_BYTES, is_queued
-from tern_wire.records.record import OVERHEAD_SIZE_BYTES
-from tern_wire.records.rocketmq_record import BLANK, MAGIC_BLANK, VERSIONS, RocketRecord, decode_rocketmq_record
+from tern_wire.records.read import RocketRecord, decode_rocketmq_record
 
 _READ_AHEAD_SIZE_BYTES = 1024 * KIB
 # Entries that are read together, and how many such blocks are kept: 20 MB at most.

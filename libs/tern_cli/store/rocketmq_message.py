@@ -26,8 +26,8 @@ from tern_wire.limits import (
     ROCKETMQ_RECORD_SIZE_MAX_BYTES,
     TAG_SIZE_MAX_BYTES,
 )
-from tern_wire.records.record import CONTENT_TYPE, KEYS, MESSAGE_ID, RESERVED_PROPERTIES, TAGS
-from tern_wire.records.rocketmq_record import RocketRecord
+from tern_wire.records.properties import CONTENT_TYPE, KEYS, MESSAGE_ID, RESERVED_PROPERTIES, TAGS
+from tern_wire.records.read import RocketRecord
 
 PREFIX = "rocketmq-"
 # A letter has at most four bytes.

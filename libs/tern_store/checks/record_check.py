@@ -20,7 +20,8 @@ from tern_wire.errors import LinkBodyMalformed, RecordMalformed
 from tern_wire.link.commands import SEND_HEAD, STORING, CommandKind, read_entry
 from tern_wire.link.key_rows import RECEIPT_ROW_SIZE_BYTES
 from tern_wire.link.rows import BURY_ROWS, MOVE_ROWS, SEND_ROWS
-from tern_wire.records.columns import RecordColumns, read_columns, tag_codes
+from tern_wire.records.columns import RecordColumns, read_columns
+from tern_wire.records.key_hashes import tag_codes
 
 Numbers = npt.NDArray[np.int64]
 # The part of the checksum that RocketMQ stores as a body's CRC.
@@ -163,7 +164,7 @@ class RecordCheck:
             columns = read_columns(sends[0].records if len(sends) == 1 else b"".join([send.records for send in sends]))
         except RecordMalformed:
             return None
-        if len(columns) != len(rows) or (columns.front["size"] != rows["size"]).any():
+        if len(columns) != len(rows) or (columns.heads["size"] != rows["size"]).any():
             return None
         # The log position of each record's command minus its position in the columns.
         shifts = np.array([send.position for send in sends], np.int64) - np.cumsum([0, *sizes[:-1]], dtype=np.int64)
@@ -203,7 +204,7 @@ class RecordCheck:
         positions: Numbers,
         is_copy: npt.NDArray[np.bool_],
     ) -> None:
-        front = columns.front
+        front = columns.heads
         # A copied dead letter still names its original topic and queue.
         is_dead = is_copy.copy()
         for topic_id in np.unique(rows["topic"][is_copy]).tolist():
@@ -235,12 +236,12 @@ class RecordCheck:
             starts, sizes = columns.topic_starts[members], columns.topic_sizes[members]
             name = self._topics.get(topic_id)
             if name is None:
-                name = columns.data[starts[0] : starts[0] + sizes[0]].tobytes()
+                name = bytes(columns.data[starts[0] : starts[0] + sizes[0]])
                 if topic_id:
                     self._topics[topic_id] = name
             if topic_id:
                 same = sizes == len(name)
-                letters = columns.data[starts[same][:, None] + np.arange(len(name))]
+                letters = columns.octets[starts[same][:, None] + np.arange(len(name))]
                 same[same] = (letters == np.frombuffer(name, np.uint8)).all(axis=1)
                 wrong[members] = ~same
         return wrong
@@ -253,10 +254,10 @@ class RecordCheck:
 
 
 def _body_crcs(columns: RecordColumns) -> Numbers:
-    view = columns.data.data
-    starts = columns.body_starts.tolist()
-    ends = (columns.body_starts + columns.back["body_size"]).tolist()
-    crcs = [crc32(view[start:end]) for start, end in zip(starts, ends, strict=True)]
+    view = memoryview(columns.data)
+    starts = columns.body_starts
+    ends = starts + columns.heads["body_size"]
+    crcs = [crc32(view[start:end]) for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
     return np.array(crcs, np.int64) & _CRC_MASK
 
 

@@ -25,7 +25,7 @@ from tern_store.log.sync_job import SyncJob
 from tern_wire.errors import RecordMalformed
 from tern_wire.records.java_hashes import Numbers, slot_hash
 from tern_wire.records.key_hashes import Hashes, hash_few, hash_keys
-from tern_wire.records.record import Bytes
+from tern_wire.records.layout import Bytes
 
 # One system call per 3,276 keys.
 TAIL_SIZE_MAX_BYTES = 64 << 10

@@ -6,7 +6,9 @@ import numpy as np
 
 from tern_store.index.key_index import TIME_MAX_MS, KeyIndex
 from tern_store.log.commit_log import CommitLog
-from tern_wire.records.record import KEYS, MESSAGE_ID, SIZE, decode_record
+from tern_wire.records.layout import SIZE
+from tern_wire.records.properties import KEYS, MESSAGE_ID
+from tern_wire.records.read import decode_record
 
 # Records of one hash whose keys are compared: collisions are rare, keys of a million records are
 # not.

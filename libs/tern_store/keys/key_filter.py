@@ -14,12 +14,14 @@ sender cannot choose.
 import numpy as np
 import numpy.typing as npt
 
+from tern_wire.array_thresholds import FILTERED_KEYS_ONE_BY_ONE_MAX
+
 Words = npt.NDArray[np.uint64]
 Halves = npt.NDArray[np.uint64]
 # Memory is allocated for this many tables at once: 8 MiB at the usual size, 256 KiB per table.
 CHUNK_TABLES = 32
-# Up to _FEW keys are faster one by one than as arrays; _STEP_KEYS keys at once fit into the cache.
-_FEW, _STEP_KEYS = 4, 256
+# So many keys at once fit into the cache.
+_STEP_KEYS = 256
 _SIX = np.uint64(63)
 _ONE = np.uint64(1)
 _B_WORD_AT, _B_BITS_AT = 18, 40
@@ -87,7 +89,7 @@ class KeyFilters:
         found: list[tuple[int, int]] = []
         if not self._chunks:
             return found
-        if len(first) <= _FEW:
+        if len(first) <= FILTERED_KEYS_ONE_BY_ONE_MAX:
             for number, halves in enumerate(zip(first.tolist(), second.tolist(), strict=True)):
                 found += ((place, number) for place in self._candidates_of(*halves))
             return found

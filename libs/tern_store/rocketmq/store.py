@@ -29,11 +29,11 @@ from tern_store.files import REAL_FILES, Files
 from tern_store.rocketmq.index import RocketIndex
 from tern_store.rocketmq.queues import RocketQueue, RocketQueues
 from tern_wire.link.rows import QUEUE_ENTRIES
-from tern_wire.records.columns import RecordColumns, key_hashes, tag_codes
-from tern_wire.records.index_layout import is_indexed
+from tern_wire.records.columns import RecordColumns
 from tern_wire.records.java_hashes import Numbers
-from tern_wire.records.record import fill_in
-from tern_wire.records.rocketmq_record import BLANK, encode_blank
+from tern_wire.records.key_hashes import hash_columns, tag_codes
+from tern_wire.records.layout import BLANK
+from tern_wire.records.write import encode_blank, fill_in
 
 _CHECKPOINT = struct.Struct(">qqqqqq")
 _CHECKPOINT_SIZE_BYTES = 4096
@@ -116,7 +116,8 @@ class RocketStoreWriter:
         *data* is changed: places are filled in. StoreError if a record cannot fit a file or an
         offset is not the next.
         """
-        starts, sizes = columns.starts, columns.front["size"].astype(np.int64)
+        starts, sizes = columns.starts, columns.heads["size"].astype(np.int64)
+        stored_ms = columns.heads["stored_ms"].astype(np.int64)
         runs = self._place(sizes)
         positions = np.concatenate([at + starts[begin:end] - starts[begin] for begin, end, at in runs])
         fill_in(data, starts, offsets, positions)
@@ -127,13 +128,11 @@ class RocketStoreWriter:
         entries = np.empty(len(columns), QUEUE_ENTRIES)
         entries["position"], entries["size"], entries["tag"] = positions, sizes, tag_codes(columns)
         self._queues.add(sources, offsets, entries)
-        owners, hashes = key_hashes(columns)
-        indexed = is_indexed(columns.front["sysflag"])[owners]
-        owners, hashes = owners[indexed], hashes[indexed]
+        owners, hashes = hash_columns(columns)
         if len(hashes):
-            self._index.add(hashes, positions[owners], columns.stored_ms[owners])
+            self._index.add(hashes.astype(np.int64), positions[owners], stored_ms[owners])
         self._last_position = int(positions[-1])
-        self._last_ms = max(self._last_ms, int(columns.stored_ms.max()))
+        self._last_ms = max(self._last_ms, int(stored_ms.max()))
         self.messages += len(columns)
 
     def finish(

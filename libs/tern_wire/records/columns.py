@@ -1,7 +1,8 @@
-"""Many of RocketMQ's records at once: the header fields and positions of a whole buffer as numpy columns.
+"""Many records at once, with numpy: where each begins, its head's fields, its topic and its properties.
 
-A buffer is records end to end, of either version, with IPv4 or IPv6 hosts, mixed. Law: the columns say of each record what
+Records may be of either version, with IPv4 or IPv6 hosts, mixed. Law: the columns say of each record what
 `decode_rocketmq_record` says of it, refuse what that refuses, and take about as much memory as the smallest records do.
+The layout is drawn in `layout.py`.
 """
 
 from dataclasses import dataclass
@@ -10,48 +11,44 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from tern_wire.errors import LinkBodyMalformed
-from tern_wire.records.java_hashes import Numbers, blocks, has_wide, powers_of_31, text_hashes, unit_positions
-from tern_wire.records.record import HEAD_SIZE_BYTES, KEYS, MAGIC, MESSAGE_ID, TAGS, Bytes, record_starts
-from tern_wire.records.rocketmq_record import (
+from tern_wire.errors import LinkBodyMalformed, RecordMalformed
+from tern_wire.records.java_hashes import Numbers
+from tern_wire.records.layout import (
+    AT_BACK,
+    AT_STORE_STAMP,
     BORN_HOST_IPV6,
-    HEADS,
+    HEAD_ROWS,
+    HEAD_SIZE_BYTES,
+    HOST_GROWTH_BYTES,
+    HOSTS_IPV6,
+    MAGIC,
     MAGIC_V2,
+    OVERHEAD_SIZE_BYTES,
     PROPERTIES_SIZE_MAX_BYTES,
+    SIZE,
     STORE_HOST_IPV6,
     TOPIC_SIZE_MAX_BYTES,
-    decode_rocketmq_record,
+    Bytes,
 )
+from tern_wire.records.read import decode_rocketmq_record
 
-# The part of the header whose place does not depend on the hosts' sizes ...
-FRONT = np.dtype(
-    [
-        *(("size", ">u4"), ("magic", ">u4"), ("body_crc", ">u4"), ("queue", ">u4"), ("flag", ">i4")),
-        *(("queue_offset", ">i8"), ("position", ">i8"), ("sysflag", ">i4"), ("born_ms", ">i8")),
-    ]
-)
-# ... and the one behind the store host.
-BACK = np.dtype([("attempts", ">i4"), ("prepared_position", ">i8"), ("body_size", ">u4")])
-_HOST_GROWTH_BYTES = (HEADS[BORN_HOST_IPV6].size - HEAD_SIZE_BYTES, HEADS[STORE_HOST_IPV6].size - HEAD_SIZE_BYTES)
-_HOST_SIZE_BYTES = HEAD_SIZE_BYTES - FRONT.itemsize - 8 - BACK.itemsize >> 1
-_SEPARATOR, _PAIR, _SPACE = 0x02, 0x01, 0x20
-
-assert FRONT.itemsize + BACK.itemsize + 8 + 2 * _HOST_SIZE_BYTES == HEAD_SIZE_BYTES
+Octets = npt.NDArray[np.uint8]
+_HEAD = np.dtype(f"V{HEAD_SIZE_BYTES}")
+_BACK = np.dtype(f"V{HEAD_SIZE_BYTES - AT_BACK}")
+_SIZE_AND_MAGIC, _SHORT, _LONG = np.dtype("V8"), np.dtype(">u2"), np.dtype(">i8")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True)
 class RecordColumns:
-    """Columns of n records; all have shape (n,). *front* and *back* are structured as FRONT and BACK, big-endian.
+    """Columns of n records; all have shape (n,). Starts are positions in *data* and its *octets*; sizes are bytes.
 
-    Starts are positions in *data*; sizes are bytes.
+    *heads* are HEAD_ROWS, big-endian, whatever hosts the records have.
     """
 
-    data: npt.NDArray[np.uint8]
+    data: Bytes
+    octets: Octets
     starts: Numbers
-    front: npt.NDArray[Any]
-    stored_ms: Numbers
-    back: npt.NDArray[Any]
-    body_starts: Numbers
+    heads: npt.NDArray[Any]
     topic_starts: Numbers
     topic_sizes: Numbers
     property_starts: Numbers
@@ -60,145 +57,146 @@ class RecordColumns:
     def __len__(self) -> int:
         return len(self.starts)
 
+    @property
+    def body_starts(self) -> Numbers:
+        """Where each body begins."""
+        body_starts: Numbers = self.topic_starts - 1 - (self.heads["magic"] == MAGIC_V2) - self.heads["body_size"]
+        return body_starts
+
+    @property
+    def stamp_starts(self) -> Numbers:
+        """Where each store time lies."""
+        return self.starts + AT_STORE_STAMP + _growth(self.heads["sysflag"], BORN_HOST_IPV6)
+
+
+def record_starts(data: Bytes) -> Numbers:
+    """Where each of the concatenated records begins, shape (n,); LinkBodyMalformed when they do not fill *data*."""
+    starts: list[int] = []
+    at, end = 0, len(data)
+    unpack = SIZE.unpack_from
+    while at < end:
+        if end - at < OVERHEAD_SIZE_BYTES:
+            raise LinkBodyMalformed(reason=f"a record at {at} runs past {end} bytes")
+        starts.append(at)
+        size = unpack(data, at)[0]
+        if size < OVERHEAD_SIZE_BYTES:
+            raise LinkBodyMalformed(reason=f"a record at {at} claims {size} bytes")
+        at += size
+    if at != end:
+        raise LinkBodyMalformed(reason=f"the last record runs past {end} bytes")
+    return np.array(starts, dtype=np.int64)
+
+
+def is_whole(data: Bytes, starts: Numbers, sizes: Numbers) -> bool:
+    """Whether at every one of *starts* lies a record of just that many bytes (its head says so)."""
+    if not len(starts):
+        return not len(data)
+    heads = windows(data, _SIZE_AND_MAGIC)[starts].view(">u4").reshape(-1, 2)
+    return bool((heads[:, 0] == sizes).all() and (heads[:, 1] == MAGIC).all())
+
 
 def read_columns(buffer: Bytes) -> RecordColumns:
     """The columns of the records that fill *buffer*; RecordMalformed, with the position, for the first that is not sound."""
-    data = np.frombuffer(buffer, np.uint8)
     try:
         starts = record_starts(buffer)
     except LinkBodyMalformed:
-        _refuse(buffer)
-    front = _rows(data, starts, FRONT)
-    ends = starts + front["size"]
-    second = front["magic"] == MAGIC_V2
-    version = 1 + second
-    born_growth = np.where(front["sysflag"] & BORN_HOST_IPV6, _HOST_GROWTH_BYTES[0], 0)
-    growth = born_growth + np.where(front["sysflag"] & STORE_HOST_IPV6, _HOST_GROWTH_BYTES[1], 0)
-    body_starts = starts + HEAD_SIZE_BYTES + growth
-    # Each check makes it safe to read what the next one looks at.
-    if ((front["magic"] != MAGIC) & ~second | (body_starts + version + 2 > ends)).any():
-        _refuse(buffer)
-    stored_ms = _rows(data, starts + (FRONT.itemsize + _HOST_SIZE_BYTES) + born_growth, np.dtype(">i8")).astype(
-        np.int64
-    )
-    back = _rows(data, body_starts - BACK.itemsize, BACK)
-    topic_starts = body_starts + back["body_size"] + version
-    if (topic_starts + 2 > ends).any():
-        _refuse(buffer)
-    topic_sizes = data[topic_starts - 1].astype(np.int64)
-    topic_sizes[second] += data[topic_starts[second] - 2].astype(np.int64) << 8
-    property_starts = topic_starts + topic_sizes + 2
-    too_long = topic_sizes > np.where(second, TOPIC_SIZE_MAX_BYTES[2], TOPIC_SIZE_MAX_BYTES[1])
-    if (too_long | (property_starts > ends)).any():
-        _refuse(buffer)
-    property_sizes = data[property_starts - 2].astype(np.int64) << 8 | data[property_starts - 1]
-    if ((property_sizes > PROPERTIES_SIZE_MAX_BYTES) | (property_starts + property_sizes != ends)).any():
-        _refuse(buffer)
-    return RecordColumns(
-        data=data,
-        starts=starts,
-        front=front,
-        stored_ms=stored_ms,
-        back=back,
-        body_starts=body_starts,
-        topic_starts=topic_starts,
-        topic_sizes=topic_sizes,
-        property_starts=property_starts,
-        property_sizes=property_sizes,
-    )
+        _refuse_first(buffer)
+    columns = columns_at(buffer, starts)
+    second = columns.heads["magic"] == MAGIC_V2
+    too_long = columns.topic_sizes > np.where(second, TOPIC_SIZE_MAX_BYTES[2], TOPIC_SIZE_MAX_BYTES[1])
+    if (too_long | (columns.property_sizes > PROPERTIES_SIZE_MAX_BYTES)).any():
+        _refuse_first(buffer)
+    return columns
 
 
-def property_values(columns: RecordColumns, *names: str) -> list[tuple[Numbers, Numbers]]:
-    """For each of *names*, where its value starts in each record and how long it is (0 where there is none)."""
-    found = [(np.zeros(len(columns), np.int64), np.zeros(len(columns), np.int64)) for _ in names]
-    for run in blocks(columns.property_sizes):
-        items = _split(columns.data, columns.property_starts[run], columns.property_sizes[run], _SEPARATOR)
-        for name, (starts, sizes) in zip(names, found, strict=True):
-            mark = np.frombuffer(name.encode() + bytes((_PAIR,)), np.uint8)
-            owners, begins, lengths = (column[items[2] > len(mark)] for column in items)
-            for at, unit in enumerate(mark):
-                same = columns.data[begins + at] == unit
-                owners, begins, lengths = owners[same], begins[same], lengths[same]
-            # Of equal names the last one counts, and of equal places the last assignment.
-            starts[run.start + owners] = begins + len(mark)
-            sizes[run.start + owners] = lengths - len(mark)
-    return found
+def columns_at(data: Bytes, starts: Numbers) -> RecordColumns:
+    """The columns of the records that begin at *starts* of *data*, in any order; RecordMalformed when one's sizes do not add up.
 
-
-def tag_codes(columns: RecordColumns) -> Numbers:
-    """What a consume-queue entry of each record holds as its tag code: Java's hash of TAGS, 0 without."""
-    ((starts, sizes),) = property_values(columns, TAGS)
-    return text_hashes(columns.data, starts, sizes)
-
-
-def key_hashes(columns: RecordColumns) -> tuple[Numbers, Numbers]:
-    """Under which hashes an index file finds each record: its number (ascending) and the hash, shape (m,) each.
-
-    RocketMQ's order: `topic#UNIQ_KEY`, `topic#key` for each of KEYS, `topic#T#tag`. Which records are indexed at all says
-    `index_layout.is_indexed`.
+    Sizes of topics and properties may be larger than Java reads them.
     """
-    ids, keys, tags = property_values(columns, MESSAGE_ID, KEYS, TAGS)
-    topics = text_hashes(columns.data, columns.topic_starts, columns.topic_sizes)
-    prefixes = (topics * 31 + ord("#")).astype(np.uint32)
-    tag_prefixes = (prefixes * 31 + ord("T")) * 31 + ord("#")
-    parts = [_present(ids, prefixes)]
-    for run in blocks(keys[1]):
-        owners, starts, sizes = _split(columns.data, keys[0][run], keys[1][run], _SPACE)
-        parts.append((owners + run.start, starts, sizes, prefixes[owners + run.start]))
-    parts.append(_present(tags, tag_prefixes))
-    owners = np.concatenate([part[0] for part in parts])
-    order = np.argsort(owners, kind="stable")
-    starts, sizes, before = (np.concatenate([part[column] for part in parts])[order] for column in (1, 2, 3))
-    # hash(prefix + key) = hash(prefix) * 31^(units of key) + hash(key)
-    units = _utf16_units(columns.data, starts, sizes)
-    powers = powers_of_31(int(units.max(initial=0)) + 1)[units]
-    values = before * powers + text_hashes(columns.data, starts, sizes).astype(np.uint32)
-    hashes = np.abs(values.view(np.int32).astype(np.int64))
-    hashes[hashes > np.iinfo(np.int32).max] = 0
-    return owners[order], hashes
-
-
-def _present(
-    values: tuple[Numbers, Numbers], prefixes: npt.NDArray[np.uint32]
-) -> tuple[Numbers, Numbers, Numbers, npt.NDArray[np.uint32]]:
-    having = np.flatnonzero(values[1])
-    return having, values[0][having], values[1][having], prefixes[having]
-
-
-def _rows(data: npt.NDArray[np.uint8], starts: Numbers, kind: np.dtype[Any]) -> npt.NDArray[Any]:
-    """`kind` read at each of *starts*: windows of a view, so that no matrix of positions is made."""
+    octets = np.frombuffer(data, np.uint8)
     if not len(starts):
-        return np.zeros(0, kind)
-    windows = np.lib.stride_tricks.sliding_window_view(data, kind.itemsize)
-    return np.ascontiguousarray(windows[starts]).view(kind).reshape(-1)
+        none = np.zeros(0, np.int64)
+        return RecordColumns(data, octets, none, np.zeros(0, HEAD_ROWS), none, none, none, none)
+    heads, ends, topic_starts, property_starts = _locate(data, octets, starts)
+    topic_sizes = property_starts - 2 - topic_starts
+    property_sizes = windows(octets, _SHORT)[property_starts - 2].astype(np.int64)
+    if (property_starts + property_sizes != ends).any():
+        _refuse(data, starts)
+    return RecordColumns(data, octets, starts, heads, topic_starts, topic_sizes, property_starts, property_sizes)
 
 
-def _refuse(buffer: Bytes) -> NoReturn:
+def property_bounds(data: Bytes, starts: Numbers) -> tuple[Numbers, Numbers]:
+    """Where in *data* the properties of the records at *starts* begin and end; LinkBodyMalformed when a record is not whole there."""
+    if not len(starts):
+        return starts, starts
+    try:
+        _, ends, _, property_starts = _locate(data, np.frombuffer(data, np.uint8), starts)
+    except RecordMalformed as error:
+        raise LinkBodyMalformed(reason=f"no whole record at {error.fields['position']}") from error
+    return property_starts, ends
+
+
+def _locate(data: Bytes, octets: Octets, starts: Numbers) -> tuple[npt.NDArray[Any], Numbers, Numbers, Numbers]:
+    """Heads, ends, where topics and where properties begin. RecordMalformed unless they begin inside their record, and it in *data*."""
+    room = len(octets)
+    if starts.min() < 0 or room < OVERHEAD_SIZE_BYTES:
+        _refuse(data, starts)
+    try:
+        heads = windows(octets, _HEAD)[starts].view(HEAD_ROWS)
+        ends: Numbers = starts + heads["size"]
+        second: npt.NDArray[np.bool_] = heads["magic"] != MAGIC
+        if second.any() or np.bitwise_or.reduce(heads["sysflag"]) & HOSTS_IPV6:
+            body_starts = starts + HEAD_SIZE_BYTES + _growth(heads["sysflag"], HOSTS_IPV6)
+            if (second & (heads["magic"] != MAGIC_V2)).any():
+                _refuse(data, starts)
+            _unfold(octets, starts, heads, body_starts)
+            topic_starts: Numbers = body_starts + heads["body_size"] + 1 + second
+            property_starts: Numbers = topic_starts + 2 + octets[topic_starts - 1]
+            property_starts[second] += octets[topic_starts[second] - 2].astype(np.int64) << 8
+        else:
+            topic_starts = starts + (HEAD_SIZE_BYTES + 1) + heads["body_size"]
+            property_starts = topic_starts + 2 + octets[topic_starts - 1]
+    except IndexError:
+        _refuse(data, starts)
+    # Whatever was read from behind a record's end makes its properties begin there, too.
+    if ends.max() > room or (property_starts > ends).any():
+        _refuse(data, starts)
+    return heads, ends, topic_starts, property_starts
+
+
+def windows(data: Bytes | Octets, kind: np.dtype[Any]) -> npt.NDArray[Any]:
+    """`kind` at every byte of *data*, overlapping: indexed by starts it gathers without a matrix of positions."""
+    return np.ndarray((len(data) - kind.itemsize + 1,), kind, data, 0, (1,))
+
+
+def _unfold(octets: Octets, starts: Numbers, heads: npt.NDArray[Any], body_starts: Numbers) -> None:
+    """What lies behind longer hosts is put where HEAD_ROWS has it."""
+    longer = np.flatnonzero(heads["sysflag"] & HOSTS_IPV6)
+    stamps = starts + AT_STORE_STAMP + _growth(heads["sysflag"], BORN_HOST_IPV6)
+    heads["stored_ms"][longer] = windows(octets, _LONG)[stamps[longer]]
+    back = windows(octets, _BACK)[body_starts[longer] - _BACK.itemsize].view(np.uint8)
+    heads.view(np.uint8).reshape(-1, HEAD_SIZE_BYTES)[longer, AT_BACK:] = back.reshape(-1, _BACK.itemsize)
+
+
+def _growth(sysflags: npt.NDArray[Any], hosts: int) -> Numbers:
+    """How many bytes longer than IPv4's those of the two *hosts* are, together."""
+    growth = np.zeros(len(sysflags), np.int64)
+    for host in (BORN_HOST_IPV6, STORE_HOST_IPV6):
+        if hosts & host:
+            growth += np.where(sysflags & host, HOST_GROWTH_BYTES, 0)
+    return growth
+
+
+def _refuse(data: Bytes, starts: Numbers) -> NoReturn:
     """Find the unsound record again, one at a time, for the error that says where and why."""
+    for start in starts.tolist():
+        decode_rocketmq_record(data, start)
+    raise RecordMalformed(position=int(starts[0]), reason="no record whose sizes add up begins here")
+
+
+def _refuse_first(buffer: Bytes) -> NoReturn:
+    """The same of records that fill *buffer*."""
     at = 0
     while True:
         at += decode_rocketmq_record(buffer, at).size_bytes
-
-
-def _split(
-    data: npt.NDArray[np.uint8], starts: Numbers, sizes: Numbers, separator: int
-) -> tuple[Numbers, Numbers, Numbers]:
-    """The pieces between separators that are not empty: number of their segment, start and size, in order."""
-    positions, within = unit_positions(starts, sizes)
-    owners = np.repeat(np.arange(len(starts), dtype=np.int64), sizes)
-    inside = data[positions] != separator
-    first = inside & ((within == 0) | ~np.concatenate((np.zeros(1, np.bool_), inside[:-1])))[: len(inside)]
-    last = inside & (
-        (within + 1 == sizes[owners]) | ~np.concatenate((inside[1:], np.zeros(1, np.bool_)))[: len(inside)]
-    )
-    begins = positions[first]
-    return owners[first], begins, positions[last] + 1 - begins
-
-
-def _utf16_units(data: npt.NDArray[np.uint8], starts: Numbers, sizes: Numbers) -> Numbers:
-    """How many UTF-16 units each UTF-8 segment has."""
-    units = sizes.copy()
-    for at in np.flatnonzero(has_wide(data, starts, sizes)):
-        text = data[starts[at] : starts[at] + sizes[at]].tobytes().decode("utf-8", "replace")
-        units[at] = len(text.encode("utf-16-be")) // 2
-    return units

@@ -1,7 +1,10 @@
-"""Hosts inside RocketMQ's records and ids: an address of 4 or 16 bytes and a port of 4, big-endian.
+"""Hosts inside RocketMQ's records, and offset ids, which begin with one. An address of 4 or 16 bytes, a port of 4, big-endian.
 
      0                4        8            0                16        20
      | IPv4 address 4 | port 4 |            | IPv6 address 16 | port 4 |
+
+     0                         8 or 20      16 or 28
+     | store host 8 or 20 (IPv6) | position 8 |     an offset id: upper-case hex of 32 digits (IPv6: 56)
 
 Reference: Apache RocketMQ 5, MessageExt (getStoreHostBytes) and MessageDecoder.
 """
@@ -10,7 +13,17 @@ from tern_wire.errors import RecordMalformed
 
 IPV4_HOST_SIZE_BYTES = 8
 IPV6_HOST_SIZE_BYTES = 20
+NO_HOST = bytes(IPV4_HOST_SIZE_BYTES)
 _PORT_SIZE_BYTES = 4
+_POSITION_SIZE_BYTES = 8
+
+
+def host_bytes(address: str, port: int) -> bytes:
+    """`127.0.0.1`, 10911 as the 8 bytes of a host field; anything that is not IPv4 becomes zeros."""
+    parts = address.split(".")
+    if len(parts) != 4 or not all(part.isdecimal() and int(part) < 256 for part in parts):
+        return NO_HOST
+    return bytes(int(part) for part in parts) + port.to_bytes(4, "big")
 
 
 def host_text(host: bytes) -> str:
@@ -22,3 +35,12 @@ def host_text(host: bytes) -> str:
         groups = (address[at] << 8 | address[at + 1] for at in range(0, len(address), 2))
         return f"{':'.join(f'{group:x}' for group in groups)}:{port}"
     raise RecordMalformed(position=0, reason=f"a host field has 8 or 20 bytes, not {len(host)}")
+
+
+def encode_offset_id(host: bytes, position: int) -> str:
+    """*host* (8 or 20 bytes) and *position* (0 to 2^63 - 1) as 32 or 56 upper-case hex digits."""
+    if len(host) not in {IPV4_HOST_SIZE_BYTES, IPV6_HOST_SIZE_BYTES}:
+        raise RecordMalformed(position=0, reason=f"a host field has 8 or 20 bytes, not {len(host)}")
+    if not 0 <= position < 1 << 63:
+        raise RecordMalformed(position=0, reason=f"{position} is not a position")
+    return (host + position.to_bytes(_POSITION_SIZE_BYTES, "big")).hex().upper()

@@ -18,8 +18,7 @@ import numpy.typing as npt
 
 from tern_wire.errors import RecordMalformed
 from tern_wire.records.java_hashes import Numbers, slot_hash
-from tern_wire.records.record import Bytes
-from tern_wire.records.rocketmq_record import ROLLED_BACK, TRANSACTION
+from tern_wire.records.layout import ROLLED_BACK, TRANSACTION, Bytes
 
 INDEX_HEADER = struct.Struct(">qqqqii")
 INDEX_HEADER_SIZE_BYTES = INDEX_HEADER.size

@@ -1,62 +1,51 @@
-r"""The hashes under which an index file keeps many records of one topic: `topic#UNIQ_KEY`, `topic#key`, `topic#T#tag`.
+r"""The hashes under which an index file keeps many records: `topic#UNIQ_KEY`, `topic#key`, `topic#T#tag`; and tag codes.
 
      UNIQ_KEY \x01 32 characters \x02 | KEYS \x01 word space word ... \x02 | TAGS \x01 tag \x02 | ...
 
 Our own proxy writes properties so, an id of fixed width first: one gather reads the ids of a whole entry. Everything else is laid
 end to end, and the hash of any text in there is a difference of two running sums: with S[i] the sum of byte[k] * 31^-k for k < i,
 the text from b to e has the hash (S[e] - S[b]) * 31^(e-1), modulo 2^32, where 31 has an inverse. Texts that are not ASCII are hashed
-one by one. Law: the same hashes, in the same order, as `record_columns.key_hashes`, which reads whole buffers and takes its time.
-Reference: Apache RocketMQ 5, IndexService.buildIndex, IndexFile.indexKeyHashMethod.
+one by one. Reference: Apache RocketMQ 5, IndexService.buildIndex, IndexFile.indexKeyHashMethod.
 """
 
 import struct
 from functools import lru_cache
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from tern_wire.errors import RecordMalformed
+from tern_wire.array_thresholds import PROPERTIES_ONE_BY_ONE_MAX_BYTES, RECORDS_ONE_BY_ONE_MAX
+from tern_wire.records.columns import Octets, RecordColumns, columns_at, windows
 from tern_wire.records.index_layout import is_indexed
-from tern_wire.records.java_hashes import BLOCK_UNITS, Numbers, blocks, powers_of_31
-from tern_wire.records.record import (
+from tern_wire.records.java_hashes import BLOCK_UNITS, Numbers, blocks, powers_of_31, tag_hash
+from tern_wire.records.layout import (
+    AT_BODY_SIZE,
+    AT_SYSFLAG,
     HEAD_SIZE_BYTES,
-    KEYS,
+    HOSTS_IPV6,
     MAGIC,
-    MESSAGE_ID,
     OVERHEAD_SIZE_BYTES,
-    TAGS,
+    TRANSACTION,
     Bytes,
-    tag_hash,
 )
-from tern_wire.records.rocketmq_record import BORN_HOST_IPV6, HEADS, MAGIC_V2, STORE_HOST_IPV6, TRANSACTION
+from tern_wire.records.properties import KEYS, MESSAGE_ID, TAGS
 
 Hashes = npt.NDArray[np.int32]
-_Octets = npt.NDArray[np.uint8]
 _Sums = npt.NDArray[np.uint32]
+_Prefix = TypeVar("_Prefix", int, npt.NDArray[np.uint32])
 # Texts: number of the record, where the text begins, where it ends.
 _Texts = tuple[Numbers, Numbers, Numbers]
 
-# Fewer are quicker one by one: arrays cost the same for 1 and for 50.
-FEW_RECORDS = 4
 _ID, _KEYS, _TAGS = MESSAGE_ID.encode(), KEYS.encode(), TAGS.encode()
 _SIZE_AND_MAGIC, _NUMBER = struct.Struct(">II"), struct.Struct(">I")
-_UNUSUAL = BORN_HOST_IPV6 | STORE_HOST_IPV6 | TRANSACTION
+_UNUSUAL = HOSTS_IPV6 | TRANSACTION
 _PAIR, _SEPARATOR, _SPACE, _ASCII_MAX = 0x01, 0x02, 0x20, 0x7F
 _ID_SIZE_BYTES = 32
 _ID_NAME = np.frombuffer(f"{MESSAGE_ID}\x01".encode(), np.uint8)
 _ID_AT = len(_ID_NAME)
 _ID_PROPERTY_SIZE_BYTES = _ID_AT + _ID_SIZE_BYTES + 1
-_HEAD = np.dtype(
-    {
-        "names": ["size", "magic", "sysflag", "body_size"],
-        "formats": [">u4", ">u4", ">i4", ">u4"],
-        "offsets": [0, 4, 36, HEAD_SIZE_BYTES - 4],
-        "itemsize": HEAD_SIZE_BYTES,
-    }
-)
-_BORN_GROWTH_BYTES = HEADS[BORN_HOST_IPV6].size - HEAD_SIZE_BYTES
-_STORE_GROWTH_BYTES = HEADS[STORE_HOST_IPV6].size - HEAD_SIZE_BYTES
+_ID_ROW, _WORD = np.dtype(f"V{_ID_PROPERTY_SIZE_BYTES}"), np.dtype(">u8")
 # The longest name that is looked for: so many bytes may be read behind the last property.
 _NAME_SIZE_BYTES = 8
 # `blocks` yields that many bytes and rows at most; each row gets a separator.
@@ -67,7 +56,7 @@ _INVERSES[0] = 1
 _INVERSES = np.multiply.accumulate(_INVERSES, dtype=np.uint32)
 # Exact as doubles, which multiply faster: 32 characters below 2^7 times powers below 2^32 stay below 2^53.
 _ID_POWERS = _POWERS[:_ID_SIZE_BYTES][::-1].astype(np.float64)
-_ID_FACTOR = int(_POWERS[_ID_SIZE_BYTES])
+_ID_FACTOR = _POWERS[_ID_SIZE_BYTES]
 
 
 def hash_keys(data: Bytes, starts: Numbers, topic: bytes, *, tags: bool = False) -> tuple[Numbers, Hashes]:
@@ -76,52 +65,76 @@ def hash_keys(data: Bytes, starts: Numbers, topic: bytes, *, tags: bool = False)
     Of each record in RocketMQ's order: its UNIQ_KEY, the words of KEYS, with *tags* its tag. Rolled-back half messages have
     none. RecordMalformed, with the position in *data*, for a record that is not sound.
     """
-    if len(starts) <= FEW_RECORDS and (few := hash_few(data, starts.tolist(), topic, tags=tags)) is not None:
-        return np.array(few[0], np.int64), np.array(few[1], np.int32)
-    octets = np.frombuffer(data, np.uint8)
-    begins, sizes, sysflags = _properties(octets, starts)
-    prefix = _prefix_hash(topic, "")
+    if len(starts) <= RECORDS_ONE_BY_ONE_MAX:
+        few = hash_few(data, starts.tolist(), topic, tags=tags)
+        if few is not None:
+            return np.array(few[0], np.int64), np.array(few[1], np.int32)
+    return hash_columns(columns_at(data, starts), topic, tags=tags)
+
+
+def hash_columns(columns: RecordColumns, topic: bytes | None = None, *, tags: bool = True) -> tuple[Numbers, Hashes]:
+    """As `hash_keys`, of records that all are of *topic*, or each of its own."""
+    data, begins, sizes, sysflags = (
+        columns.data,
+        columns.property_starts,
+        columns.property_sizes,
+        columns.heads["sysflag"],
+    )
+    prefixes = _topic_prefixes(columns) if topic is None else np.array([_prefix_hash(topic)], np.uint32)
     indexed = None
     if (sysflags & TRANSACTION).any():
         indexed = np.flatnonzero(is_indexed(sysflags))
-        begins, sizes = begins[indexed], sizes[indexed]
-    ids = _leading_ids(octets, begins, sizes, prefix)
+        begins, sizes, prefixes = begins[indexed], sizes[indexed], _of(prefixes, indexed)
+    ids = _leading_ids(columns.octets, begins, sizes, prefixes)
     parts = []
     if ids is not None:
         parts.append((np.arange(len(begins), dtype=np.int64), ids))
         begins, sizes = begins + _ID_PROPERTY_SIZE_BYTES, sizes - _ID_PROPERTY_SIZE_BYTES
     if sizes.any():
-        more = _all_keys(data, begins, sizes, topic, tags=tags, repeats_ids=ids is not None)
+        more = _all_keys(data, begins, sizes, prefixes, tags=tags, repeats_ids=ids is not None)
         if more is None:
             # A second UNIQ_KEY, of which the last one counts: nobody but a test writes that.
             begins, sizes = begins - _ID_PROPERTY_SIZE_BYTES, sizes + _ID_PROPERTY_SIZE_BYTES
-            parts = _all_keys(data, begins, sizes, topic, tags=tags) or []
+            parts = _all_keys(data, begins, sizes, prefixes, tags=tags) or []
         else:
             parts += more
     owners, hashes = parts[0] if len(parts) == 1 else _in_order(parts)
     return (owners if indexed is None else indexed[owners]), hashes
 
 
+def tag_codes(columns: RecordColumns) -> Numbers:
+    """What a consume-queue entry of each record holds as its tag code: Java's hash of TAGS, 0 without."""
+    codes = np.zeros(len(columns), np.int64)
+    for run in blocks(columns.property_sizes):
+        items = _Items(columns.data, columns.property_starts[run], columns.property_sizes[run])
+        texts = items.values(TAGS)
+        codes[run.start + texts[0]] = items.hashes(texts).view(np.int32)
+    return codes
+
+
+# A few, one by one ---------------------------------------------------------------------------------------------
 def hash_few(data: Bytes, starts: list[int], topic: bytes, *, tags: bool = False) -> tuple[list[int], list[int]] | None:
-    """The same one by one, for records of the shape that our proxy writes; None if one is of another, or not sound."""
+    """The same one by one, for records of the shape that our proxy writes; None if one is of another, or not sound, or they are long."""
+    prefix, room = _prefix_hash(topic), PROPERTIES_ONE_BY_ONE_MAX_BYTES
     owners: list[int] = []
     hashes: list[int] = []
     for number, start in enumerate(starts):
         text = _plain_properties(data, start)
-        if text is None:
+        if text is None or len(text) > room:
             return None
+        room -= len(text)
         values: dict[bytes, bytes] = {}
         for item in text.split(b"\x02"):
             name, _, value = item.partition(b"\x01")
             if value:
                 values[name] = value
-        keys = [("", values.get(_ID, b"")), *(("", word) for word in values.get(_KEYS, b"").split(b" "))]
+        keys = [(prefix, values.get(_ID, b"")), *((prefix, word) for word in values.get(_KEYS, b"").split(b" "))]
         if tags:
-            keys.append(("T#", values.get(_TAGS, b"")))
-        for infix, key in keys:
+            keys.append((_tag_prefix(prefix), values.get(_TAGS, b"")))
+        for before, key in keys:
             if key:
                 owners.append(number)
-                hashes.append(_few_hash(_prefix_hash(topic, infix), key))
+                hashes.append(_few_hash(before, key))
     return owners, hashes
 
 
@@ -130,9 +143,14 @@ def _plain_properties(data: Bytes, start: int) -> bytes | None:
     if start < 0 or start + OVERHEAD_SIZE_BYTES > len(data):
         return None
     size, magic = _SIZE_AND_MAGIC.unpack_from(data, start)
-    end, body_size = start + size, _NUMBER.unpack_from(data, start + HEAD_SIZE_BYTES - 4)[0]
+    end, body_size = start + size, _NUMBER.unpack_from(data, start + AT_BODY_SIZE)[0]
     topic_at = start + HEAD_SIZE_BYTES + body_size + 1
-    if magic != MAGIC or _NUMBER.unpack_from(data, start + 36)[0] & _UNUSUAL or topic_at + 2 > end or end > len(data):
+    if (
+        magic != MAGIC
+        or _NUMBER.unpack_from(data, start + AT_SYSFLAG)[0] & _UNUSUAL
+        or topic_at + 2 > end
+        or end > len(data)
+    ):
         return None
     begin = topic_at + data[topic_at - 1] + 2
     if begin > end or begin + int.from_bytes(data[begin - 2 : begin], "big") != end:
@@ -149,54 +167,12 @@ def _few_hash(prefix: int, key: bytes) -> int:
     return 0 if value >> 31 else value
 
 
-# Where the properties are --------------------------------------------------------------------------------------
-def _properties(octets: _Octets, starts: Numbers) -> tuple[Numbers, Numbers, Numbers]:
-    """Start and size of each record's properties, and its sysflag."""
-    _require(starts, (starts >= 0) & (starts + OVERHEAD_SIZE_BYTES <= len(octets)))
-    heads = _windows(octets, f"V{HEAD_SIZE_BYTES}")[starts].view(_HEAD)
-    ends = starts + heads["size"]
-    sysflags = heads["sysflag"].astype(np.int64)
-    topic_starts = starts + (HEAD_SIZE_BYTES + 1) + heads["body_size"]
-    second: Any = heads["magic"] != MAGIC
-    if second.any() or (sysflags & (BORN_HOST_IPV6 | STORE_HOST_IPV6)).any():
-        _require(starts, ~second | (heads["magic"] == MAGIC_V2))
-        growth = np.where(sysflags & BORN_HOST_IPV6, _BORN_GROWTH_BYTES, 0)
-        growth += np.where(sysflags & STORE_HOST_IPV6, _STORE_GROWTH_BYTES, 0)
-        body_starts = starts + growth + HEAD_SIZE_BYTES
-        _require(starts, body_starts <= ends)
-        _require(starts, ends <= len(octets))
-        topic_starts = body_starts + _windows(octets, ">u4")[body_starts - 4] + 1 + second
-    else:
-        second = False
-    _require(starts, (topic_starts + 2 <= ends) & (ends <= len(octets)))
-    topic_sizes = octets[topic_starts - 1].astype(np.int64)
-    if second is not False:
-        topic_sizes += (octets[topic_starts - 2].astype(np.int64) << 8) * second
-    begins = topic_starts + topic_sizes + 2
-    _require(starts, begins <= ends)
-    sizes = _windows(octets, ">u2")[begins - 2].astype(np.int64)
-    _require(starts, begins + sizes == ends)
-    return begins, sizes, sysflags
-
-
-def _require(starts: Numbers, sound: npt.NDArray[np.bool_]) -> None:
-    if not sound.all():
-        position = int(starts[np.flatnonzero(~sound)[0]])
-        raise RecordMalformed(position=position, reason="no record whose sizes add up begins here")
-
-
-def _windows(octets: _Octets, kind: str) -> npt.NDArray[Any]:
-    """`kind` at every byte: to be indexed by an array of starts, which gathers without a matrix of positions."""
-    size = np.dtype(kind).itemsize
-    return np.ndarray((max(0, len(octets) - size + 1),), kind, octets, 0, (1,))
-
-
 # What they hold ------------------------------------------------------------------------------------------------
-def _leading_ids(octets: _Octets, begins: Numbers, sizes: Numbers, prefix: int) -> Hashes | None:
+def _leading_ids(octets: Octets, begins: Numbers, sizes: Numbers, prefixes: _Sums) -> Hashes | None:
     """The hash of each id if every record's first property is an id as our proxy makes them; None otherwise."""
     if not len(sizes) or sizes.min() < _ID_PROPERTY_SIZE_BYTES:
         return None
-    rows = _windows(octets, f"V{_ID_PROPERTY_SIZE_BYTES}")[begins].view(np.uint8)
+    rows = windows(octets, _ID_ROW)[begins].view(np.uint8)
     rows = rows.reshape(-1, _ID_PROPERTY_SIZE_BYTES)
     ids = rows[:, _ID_AT:-1]
     if (rows[:, :_ID_AT] != _ID_NAME).any() or (rows[:, -1] != _SEPARATOR).any():
@@ -205,33 +181,33 @@ def _leading_ids(octets: _Octets, begins: Numbers, sizes: Numbers, prefix: int) 
         return None
     # Not `@`: BLAS would wake a second thread for one large entry.
     sums = np.einsum("ij,j->i", ids.astype(np.float64), _ID_POWERS)
-    return _slot_hashes((sums.astype(np.int64) + prefix * _ID_FACTOR % (1 << 32)).astype(np.uint32))
+    return _slot_hashes(sums.astype(np.int64).astype(np.uint32) + prefixes * _ID_FACTOR)
 
 
 def _all_keys(
-    data: Bytes, begins: Numbers, sizes: Numbers, topic: bytes, *, tags: bool, repeats_ids: bool = False
+    data: Bytes, begins: Numbers, sizes: Numbers, prefixes: _Sums, *, tags: bool, repeats_ids: bool = False
 ) -> list[tuple[Numbers, Hashes]] | None:
     """Owners and hashes of all ids, then of all words of KEYS, then of all tags; None if *repeats_ids* and there is an id."""
     found = []
     for run in blocks(sizes):
-        items = _Items(data, begins[run], sizes[run])
+        items, before = _Items(data, begins[run], sizes[run]), _of(prefixes, run)
         ids = items.values(MESSAGE_ID)
         if repeats_ids and len(ids[0]):
             return None
         if not repeats_ids:
-            found.append(_numbered(items, ids, topic, "", run.start))
-        found.append(_numbered(items, items.words(items.values(KEYS)), topic, "", run.start))
+            found.append(_numbered(items, ids, before, run.start))
+        found.append(_numbered(items, items.words(items.values(KEYS)), before, run.start))
         if tags:
-            found.append(_numbered(items, items.values(TAGS), topic, "T#", run.start))
+            found.append(_numbered(items, items.values(TAGS), _tag_prefix(before), run.start))
     return found
 
 
-def _numbered(items: "_Items", texts: _Texts, topic: bytes, infix: str, first: int) -> tuple[Numbers, Hashes]:
-    return texts[0] + first, _slot_hashes(items.hashes(texts, topic, infix))
+def _numbered(items: "_Items", texts: _Texts, prefixes: _Sums, first: int) -> tuple[Numbers, Hashes]:
+    return texts[0] + first, _slot_hashes(items.hashes(texts, prefixes))
 
 
 class _Items:
-    """The properties of a run of records end to end, each record's with one more separator behind. Owner: one call."""
+    """Properties (or topics) of a run of records end to end, each record's with one more separator behind. Owner: one call."""
 
     __slots__ = ("_begins", "_ends", "_firsts", "_octets", "_sums")
 
@@ -253,7 +229,7 @@ class _Items:
         # As one number: the names' first bytes at the top of eight.
         shift = np.uint64(8 * (_NAME_SIZE_BYTES - len(head)))
         wanted = np.uint64(int.from_bytes(head.tobytes(), "big"))
-        words = _windows(self._octets, ">u8")[self._begins] >> shift
+        words = windows(self._octets, _WORD)[self._begins] >> shift
         at = np.flatnonzero((words == wanted) & (self._ends - self._begins > len(mark)))
         for place in range(_NAME_SIZE_BYTES, len(mark)):
             at = at[self._octets[self._begins[at] + place] == mark[place]]
@@ -280,23 +256,25 @@ class _Items:
         word_begins, word_ends = word_begins[filled], word_ends[filled]
         return owners[np.searchsorted(begins, word_begins, "right") - 1], word_begins, word_ends
 
-    def hashes(self, texts: _Texts, topic: bytes, infix: str) -> _Sums:
-        """Java's hash of `topic#` + *infix* + text for each of *texts*, modulo 2^32."""
-        _, begins, ends = texts
+    def hashes(self, texts: _Texts, prefixes: _Sums | None = None) -> _Sums:
+        """Java's hash of each of *texts*, modulo 2^32, behind the text whose hash its record has in *prefixes*."""
+        owners, begins, ends = texts
         if not len(begins):
             return np.zeros(0, np.uint32)
         sums = self._sums
         if sums is None:
             sums = self._sums = np.zeros(len(self._octets) + 1, np.uint32)
             np.cumsum(self._octets * _INVERSES[: len(self._octets)], dtype=np.uint32, out=sums[1:])
-        prefix = _prefix_hash(topic, infix)
-        values: _Sums = (sums[ends] - sums[begins]) * _POWERS[ends - 1] + np.uint32(prefix) * _POWERS[ends - begins]
+        values: _Sums = (sums[ends] - sums[begins]) * _POWERS[ends - 1]
+        units = ends - begins
         if self._octets.max() > _ASCII_MAX:
             wide = np.append(0, np.cumsum(self._octets > _ASCII_MAX))
             for at in np.flatnonzero(wide[ends] > wide[begins]).tolist():
                 text = self._octets[begins[at] : ends[at]].tobytes().decode("utf-8", "replace")
-                units = len(text.encode("utf-16-be")) // 2
-                values[at] = (prefix * pow(31, units, 1 << 32) + tag_hash(text)) % (1 << 32)
+                units[at] = len(text.encode("utf-16-be")) // 2
+                values[at] = tag_hash(text) % (1 << 32)
+        if prefixes is not None:
+            values += _of(prefixes, owners) * _POWERS[units]
         return values
 
 
@@ -315,6 +293,28 @@ def _in_order(parts: list[tuple[Numbers, Hashes]]) -> tuple[Numbers, Hashes]:
     return owners[order], np.concatenate([part[1] for part in parts])[order]
 
 
+def _topic_prefixes(columns: RecordColumns) -> _Sums:
+    """For each record the hash of `topic#`, modulo 2^32."""
+    prefixes = np.zeros(len(columns), np.uint32)
+    for run in blocks(columns.topic_sizes):
+        sizes = columns.topic_sizes[run]
+        items = _Items(columns.data, columns.topic_starts[run], sizes)
+        begins = np.cumsum(sizes + 1) - (sizes + 1)
+        filled = np.flatnonzero(sizes)
+        prefixes[run.start + filled] = items.hashes((filled, begins[filled], begins[filled] + sizes[filled]))
+    return prefixes * np.uint32(31) + np.uint32(ord("#"))
+
+
+def _of(prefixes: _Sums, which: Numbers | slice) -> _Sums:
+    """Those of *which* records; one alone is that of all."""
+    return prefixes if len(prefixes) == 1 else prefixes[which]
+
+
+def _tag_prefix(prefix: _Prefix) -> _Prefix:
+    """The hash of `topic#T#` of that of `topic#`."""
+    return (prefix * 31 + ord("T")) * 31 + ord("#")
+
+
 @lru_cache(maxsize=1024)  # topics of recent entries
-def _prefix_hash(topic: bytes, infix: str) -> int:
-    return tag_hash(f"{topic.decode('utf-8', 'replace')}#{infix}") % (1 << 32)
+def _prefix_hash(topic: bytes) -> int:
+    return tag_hash(f"{topic.decode('utf-8', 'replace')}#") % (1 << 32)

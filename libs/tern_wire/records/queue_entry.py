@@ -17,8 +17,7 @@ import numpy.typing as npt
 from tern_wire.errors import RecordMalformed
 from tern_wire.link.rows import QUEUE_ENTRIES
 from tern_wire.records.java_hashes import Numbers
-from tern_wire.records.record import Bytes
-from tern_wire.records.rocketmq_record import COMMITTED, TRANSACTION
+from tern_wire.records.layout import COMMITTED, TRANSACTION, Bytes
 
 QUEUE_ENTRY_SIZE_BYTES = QUEUE_ENTRIES.itemsize
 PRE_BLANK_SIZE = 0x7FFFFFFF

@@ -25,7 +25,7 @@ from tern_wire.errors import TernError
 from tern_wire.limits import AUDIT_EVENTS_WAITING_MAX, AUDITED_REFUSALS_PER_S
 from tern_wire.link.codec import encode_json
 from tern_wire.paths import JSON
-from tern_wire.records.record import NO_HOST
+from tern_wire.records.hosts import NO_HOST
 
 logger = logging.getLogger("ternmq.audit")
 

@@ -8,7 +8,8 @@ from tern_broker.core.transactions.open_transactions import PARKED, read_message
 from tern_broker.core.transactions.producers import ProducerGroup
 from tern_wire.link.commands import SEND_HEAD, CommandKind
 from tern_wire.link.rows import NO_KEY, SEND_ROW
-from tern_wire.records.record import MESSAGE_ID, encode_properties, encode_record
+from tern_wire.records.properties import MESSAGE_ID, encode_properties
+from tern_wire.records.write import encode_record
 from tern_wire.routing.placement import Placement
 from tern_wire.settings.producer_settings import ProducerSettings
 from tern_wire.settings.topic_settings import ALTER, DECLARE

@@ -11,7 +11,8 @@ from tern_broker.core.delivery.picking import Pick, Picker, ReceiveRequest, leas
 from tern_wire.link.codec import encode_msgpack
 from tern_wire.link.commands import SEND_HEAD, CommandKind, entry_parts
 from tern_wire.link.rows import ACK, FLAG_KEYED, NO_KEY, QUEUE_ENTRIES, SEND_ROW, SETTLE_ROW, key_hash
-from tern_wire.records.record import encode_record, tag_hash
+from tern_wire.records.java_hashes import tag_hash
+from tern_wire.records.write import encode_record
 
 
 class Log:

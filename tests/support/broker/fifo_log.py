@@ -17,7 +17,8 @@ from tern_wire.link.codec import encode_msgpack
 from tern_wire.link.commands import SEND_HEAD, CommandKind
 from tern_wire.link.rows import BURIED, BURY_ROWS, NO_KEY, SEND_ROW, message_group_hash
 from tern_wire.link.sends import Send
-from tern_wire.records.record import MESSAGE_GROUP, encode_properties, encode_record
+from tern_wire.records.properties import MESSAGE_GROUP, encode_properties
+from tern_wire.records.write import encode_record
 from tests.support.broker.entries import Log
 
 

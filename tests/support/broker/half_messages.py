@@ -9,7 +9,8 @@ from tern_broker.core import StateMachine
 from tern_wire.link.codec import encode_msgpack
 from tern_wire.link.commands import SEND_HEAD, CommandKind
 from tern_wire.link.rows import FLAG_HALF, FLAG_KEYED, FLAG_SAME_TRANSACTION, NO_KEY, SEND_ROW, key_hash
-from tern_wire.records.record import encode_record, tag_hash
+from tern_wire.records.java_hashes import tag_hash
+from tern_wire.records.write import encode_record
 from tern_wire.transactions import BY_CLIENT, COMMIT, END_ROW
 from tests.support.broker.entries import Log
 

@@ -22,16 +22,11 @@ from tern_store.retention import RetentionRules
 from tern_wire.link.codec import encode_msgpack
 from tern_wire.link.commands import SEND_HEAD, CommandKind
 from tern_wire.link.rows import ACK, NO_KEY, QUEUE_ENTRIES, SEND_ROW, SETTLE_ROW, QueueAppend, QueueAppends
-from tern_wire.records.record import (
-    AT_STORE_STAMP,
-    KEYS,
-    MESSAGE_ID,
-    TAGS,
-    decode_record,
-    encode_properties,
-    encode_record,
-    tag_hash,
-)
+from tern_wire.records.java_hashes import tag_hash
+from tern_wire.records.layout import AT_STORE_STAMP
+from tern_wire.records.properties import KEYS, MESSAGE_ID, TAGS, encode_properties
+from tern_wire.records.read import decode_record
+from tern_wire.records.write import encode_record
 
 DIRECTORY = Path("/data")
 GROUP = Genesis(b"g" * 16, ("a",), 1 << 16)

@@ -28,15 +28,15 @@ from tern_wire.link.rows import (
     SEND_VERDICTS,
     key_hash,
 )
-from tern_wire.records.record import (
+from tern_wire.records.properties import (
     CHECK_AFTER_S,
     KEYS,
     MESSAGE_ID,
     PRODUCER_GROUP,
     TRANSACTIONAL,
     encode_properties,
-    encode_record,
 )
+from tern_wire.records.write import encode_record
 from tern_wire.transactions import (
     BY_CLIENT,
     COMMIT,

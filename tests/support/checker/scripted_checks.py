@@ -17,7 +17,8 @@ from tern_wire.limits import FRAME_SIZE_MAX_BYTES
 from tern_wire.link.heads import head_parts
 from tern_wire.link.requests import ERROR, RequestCode, body_parts, error_parts, read_body
 from tern_wire.link.status import Leadership
-from tern_wire.records.record import encode_properties, encode_record, system_properties
+from tern_wire.records.properties import encode_properties, system_properties
+from tern_wire.records.write import encode_record
 from tern_wire.settings.producer_settings import ProducerSettings
 from tern_wire.transactions import (
     BY_CHECK,

@@ -14,7 +14,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from tern_wire.paths import HEADER_NEXT_OFFSET, RECORDS
-from tern_wire.records.record import encode_properties, encode_record, fill_in, record_starts
+from tern_wire.records.columns import record_starts
+from tern_wire.records.properties import encode_properties
+from tern_wire.records.write import encode_record, fill_in
 
 _PULL = re.compile(r"/v1/topics/([^/]+)/queues/([^/]+)/messages")
 _OFFSETS = re.compile(r"/v1/topics/([^/]+)/offsets")

@@ -9,7 +9,8 @@ import numpy as np
 
 from tern_store.index.key_index import KeyIndex
 from tern_wire.records.java_hashes import Numbers, slot_hash
-from tern_wire.records.record import encode_properties, encode_record, system_properties
+from tern_wire.records.properties import encode_properties, system_properties
+from tern_wire.records.write import encode_record
 
 TOPICS = ("orders", "größe")
 # Few, so that chains are long; two of them have one hash.

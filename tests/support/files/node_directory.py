@@ -24,7 +24,9 @@ from tern_wire.link.codec import encode_msgpack
 from tern_wire.link.commands import COMMAND_HEAD, ENTRY_HEAD, SEND_HEAD, CommandKind, entry_parts
 from tern_wire.link.rows import MOVE_ROWS, MOVED_MESSAGE, NO_KEY, QUEUE_ENTRIES, SEND_ROW, QueueAppend, QueueAppends
 from tern_wire.link.timer_rows import TIMER_ROWS
-from tern_wire.records.record import KEYS, MESSAGE_ID, TAGS, encode_properties, encode_record, tag_hash
+from tern_wire.records.java_hashes import tag_hash
+from tern_wire.records.properties import KEYS, MESSAGE_ID, TAGS, encode_properties
+from tern_wire.records.write import encode_record
 from tests.support.files.sealed_keys import SealedKeys, fresh_keys
 
 GROUP = Genesis(bytes(range(16)), ("broker-a-0",), 1 << 16)

@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tern_wire.records.rocketmq_record import RocketRecord, decode_rocketmq_record
+from tern_wire.records.read import RocketRecord, decode_rocketmq_record
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "rocketmq-5"
 PARTS = (".", "v2", "ipv6")

@@ -9,8 +9,9 @@ from typer.testing import CliRunner, Result
 
 from tern_cli.app import app
 from tern_wire.records.index_layout import look_up
+from tern_wire.records.layout import BLANK, MAGIC_BLANK
 from tern_wire.records.queue_entry import QueueEntry, read_queue_entries
-from tern_wire.records.rocketmq_record import BLANK, MAGIC_BLANK, RocketRecord, decode_rocketmq_record
+from tern_wire.records.read import RocketRecord, decode_rocketmq_record
 
 # Small, so that a few messages fill several files of every kind.
 SEGMENT_SIZE_BYTES, QUEUE_ENTRIES_PER_FILE, SLOTS, INDEX_ENTRIES = 16 << 10, 50, 64, 256

@@ -10,10 +10,12 @@ import numpy.typing as npt
 
 from tern_wire.errors import RecordMalformed
 from tern_wire.link.rows import QUEUE_ENTRIES
-from tern_wire.records.columns import RecordColumns, tag_codes
+from tern_wire.records.columns import RecordColumns
 from tern_wire.records.compression import COMPRESSED, Compression
-from tern_wire.records.record import SIZE, Bytes
-from tern_wire.records.rocketmq_record import PROPERTIES_SIZE_MAX_BYTES, decode_rocketmq_record
+from tern_wire.records.java_hashes import slot_hash
+from tern_wire.records.key_hashes import tag_codes
+from tern_wire.records.layout import PROPERTIES_SIZE_MAX_BYTES, ROLLED_BACK, SIZE, TRANSACTION, Bytes
+from tern_wire.records.read import RocketRecord, decode_rocketmq_record
 
 CRC_PROPERTY = b"__CRC32#"
 # Name, separator, ten digits, separator.
@@ -35,9 +37,29 @@ def queue_entries_of(columns: RecordColumns, first_position: int) -> npt.NDArray
     """
     entries = np.zeros(len(columns), QUEUE_ENTRIES)
     entries["position"] = columns.starts + first_position
-    entries["size"] = columns.front["size"]
+    entries["size"] = columns.heads["size"]
     entries["tag"] = tag_codes(columns)
     return entries
+
+
+def index_hashes(record: RocketRecord, *, tags: bool = True) -> list[int]:
+    """Under which hashes RocketMQ indexes *record*, in the order of IndexService.buildIndex."""
+    if record.sysflag & TRANSACTION == ROLLED_BACK:
+        return []
+    properties, topic = record.property_map(), record.topic_name
+    names = [properties["UNIQ_KEY"]] if "UNIQ_KEY" in properties else []
+    names += [key for key in properties.get("KEYS", "").split(" ") if key]
+    names += [f"T#{properties['TAGS']}"] if tags and "TAGS" in properties else []
+    return [slot_hash(f"{topic}#{name}") for name in names]
+
+
+def decode_all(data: bytes) -> list[RocketRecord]:
+    """One record after the other."""
+    found, at = [], 0
+    while at < len(data):
+        found.append(decode_rocketmq_record(data, at))
+        at += found[-1].size_bytes
+    return found
 
 
 def append_crc_property(data: bytes) -> bytes:

@@ -14,8 +14,11 @@ from tern_store.store import Store
 from tern_wire.link.commands import COMMAND_HEAD, ENTRY_HEAD, SEND_HEAD, CommandKind, entry_parts
 from tern_wire.link.rows import NO_KEY, QUEUE_ENTRIES, SEND_ROW, QueueAppend, QueueAppends
 from tern_wire.records.compression import Compression, compress
-from tern_wire.records.record import KEYS, MESSAGE_ID, NO_HOST, TAGS, encode_properties, tag_hash
-from tern_wire.records.rocketmq_record import RocketRecord, decode_rocketmq_record, encode_rocketmq_record
+from tern_wire.records.hosts import NO_HOST
+from tern_wire.records.java_hashes import tag_hash
+from tern_wire.records.properties import KEYS, MESSAGE_ID, TAGS, encode_properties
+from tern_wire.records.read import RocketRecord, decode_rocketmq_record
+from tern_wire.records.write import encode_rocketmq_record
 from tests.support.files.rocketmq_writing import compressed_sysflag
 
 GROUP = Genesis(bytes(range(16)), ("broker-a-0",), 1 << 16)

@@ -22,7 +22,10 @@ import numpy.typing as npt
 from tern_store import HEADER_SIZE_BYTES, EntryKind, StoredEntry
 from tern_wire.link.codec import decode_msgpack, encode_msgpack
 from tern_wire.link.rows import MOVE_ROWS, MOVED_MESSAGE
-from tern_wire.records.record import decode_record, encode_properties, encode_record, tag_hash
+from tern_wire.records.java_hashes import tag_hash
+from tern_wire.records.properties import encode_properties
+from tern_wire.records.read import decode_record
+from tern_wire.records.write import encode_record
 
 TOPICS, QUEUES, KEYS = 2, 2, 5
 # Queues of one more topic are removed; a number that was removed never comes back, as ids of topics do not.

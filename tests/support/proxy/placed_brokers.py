@@ -25,7 +25,7 @@ from tern_wire.link.key_rows import Receipt, split_keys
 from tern_wire.link.requests import RequestCode
 from tern_wire.link.rows import ACK, FLAG_KEYED, PREPARED, SEND_ROWS, SENT, SETTLED
 from tern_wire.link.sends import Send
-from tern_wire.records.record import decode_record
+from tern_wire.records.read import decode_record
 from tern_wire.settings.producer_settings import ProducerChange
 from tern_wire.settings.topic_settings import ALTER, read_topic_change
 from tests.support.broker.fifo_log import FifoLog, Held

@@ -23,7 +23,7 @@ from tern_proxy.waiting.reading_turns import ReadingTurns
 from tern_wire.errors import NoLeader, TernError
 from tern_wire.link.heads import LinkRequest, R, head_parts, read_head
 from tern_wire.link.requests import Parts, RequestCode, body_parts, read_body
-from tern_wire.records.record import host_bytes
+from tern_wire.records.hosts import host_bytes
 from tern_wire.routing.route import BrokerGroupRoute, NodeRoute, Routes, TopicRoute
 from tests.support.proxy.placed_brokers import PlacedBroker
 

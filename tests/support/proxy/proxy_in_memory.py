@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 from zlib import crc32
 
 from tern_wire.paths import HEADER_NEXT_OFFSET
-from tern_wire.records.record import encode_record
+from tern_wire.records.write import encode_record
 from tests.support.client.scripted_proxy import Asked, Reply, packed, said
 
 

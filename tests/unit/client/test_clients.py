@@ -17,7 +17,8 @@ from tern_client import (
     RetryPolicy,
 )
 from tern_wire.errors import NoLeader, OutcomeUnknown, ReceiptExpired, TopicNotFound
-from tern_wire.records.record import decode_record, encode_record
+from tern_wire.records.read import decode_record
+from tern_wire.records.write import encode_record
 from tests.support.client.scripted_proxy import HANG_UP, Asked, Reply, ScriptedProxy, packed, refused, said
 from tests.unit.client.deliveries import delivered
 

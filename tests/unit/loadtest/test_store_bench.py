@@ -14,7 +14,9 @@ from loadtest.bench.store_restart import grow, kill_while_writing, look_up, rest
 from loadtest.bench.store_sizes import MIB, Sizes
 from tern_wire.link.commands import SEND_HEAD, CommandKind, read_entry
 from tern_wire.link.rows import SEND_ROWS
-from tern_wire.records.record import decode_record, record_starts, tag_hash
+from tern_wire.records.columns import record_starts
+from tern_wire.records.java_hashes import tag_hash
+from tern_wire.records.read import decode_record
 
 TINY = Sizes(
     segment_size_bytes=4 * MIB,

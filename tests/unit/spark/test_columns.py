@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 from tern_spark import COLUMNS, arrow_schema, record_batch
 from tern_wire.errors import LinkBodyMalformed
 from tern_wire.names import QueueName
-from tern_wire.records.record import decode_record, encode_record, fill_in, record_starts
+from tern_wire.records.columns import record_starts
+from tern_wire.records.read import decode_record
+from tern_wire.records.write import encode_record, fill_in
 from tests.support.client.record_server import stored
 
 QUEUE = QueueName("broker-a", 3)

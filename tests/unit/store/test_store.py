@@ -8,7 +8,8 @@ import pytest
 
 from tern_store import HEADER_SIZE_BYTES, Checked, DerivedDamage, LogRot, Quarantined, Store
 from tern_wire.link.rows import QUEUE_ENTRIES, QueueAppend, QueueAppends
-from tern_wire.records.record import encode_properties, encode_record, system_properties
+from tern_wire.records.properties import encode_properties, system_properties
+from tern_wire.records.write import encode_record
 from tests.support.broker.single_broker import DIRECTORY, GROUP, LIMITS, SingleBroker
 from tests.support.files.faulty_files import FaultyFiles
 

@@ -6,7 +6,7 @@ import pytest
 
 from tern_txn_checker.core.questions import Claimed, Questions
 from tern_wire.errors import TransactionIdInvalid
-from tern_wire.records.record import encode_record
+from tern_wire.records.write import encode_record
 from tern_wire.transactions import TransactionIds
 
 KEY = bytes(32)

@@ -7,7 +7,11 @@ from tern_wire.errors import LinkBodyMalformed
 from tern_wire.filters import compile_filter
 from tern_wire.limits import FILTER_PAGE_RECORDS_MAX, FILTER_TERMS_MAX
 from tern_wire.link.rows import QUEUE_ENTRIES
-from tern_wire.records.record import decode_record, encode_properties, encode_record, record_starts, tag_hash
+from tern_wire.records.columns import record_starts
+from tern_wire.records.java_hashes import tag_hash
+from tern_wire.records.properties import encode_properties
+from tern_wire.records.read import decode_record
+from tern_wire.records.write import encode_record
 from tests.fuzz.sql_filters import run
 from tests.support.filtering import matches_properties
 

@@ -28,19 +28,12 @@ from tern_wire.link.rows import (
     message_group_hash,
 )
 from tern_wire.link.sends import Send
-from tern_wire.records.record import (
-    DELIVER_MS,
-    MESSAGE_GROUP,
-    OVERHEAD_SIZE_BYTES,
-    PRODUCER_GROUP,
-    TAGS,
-    TRANSACTIONAL,
-    decode_record,
-    fill_queues,
-    has_magic,
-    stamp_stored,
-    tag_hash,
-)
+from tern_wire.records.columns import is_whole
+from tern_wire.records.java_hashes import tag_hash
+from tern_wire.records.layout import OVERHEAD_SIZE_BYTES
+from tern_wire.records.properties import DELIVER_MS, MESSAGE_GROUP, PRODUCER_GROUP, TAGS, TRANSACTIONAL
+from tern_wire.records.read import decode_record
+from tern_wire.records.write import fill_queues, stamp_stored
 
 # A topic id of no topic: apply answers NO_TOPIC.
 UNKNOWN_TOPIC_ID = 0
@@ -160,8 +153,8 @@ def check_send(request: Send, raw: memoryview, state: StateMachine, rng: Random)
     ):
         raise LinkBodyMalformed(reason="SEND rows do not describe their records")
     starts = ends - sizes
-    if not has_magic(records, starts):
-        raise LinkBodyMalformed(reason="a SEND record without RocketMQ's magic")
+    if not is_whole(records, starts, sizes):
+        raise LinkBodyMalformed(reason="a SEND record without RocketMQ's magic, or of another size than its row")
     if int(rows["flags"].max()) > FLAG_KEYED or rows["producer_group"].any():
         _check_halves(rows, len(producer_groups))
     _check_one(rows, records, starts, topics, producer_groups, rng.randrange(count))

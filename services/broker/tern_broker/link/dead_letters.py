@@ -39,7 +39,7 @@ from tern_wire.link.dead_letters import (
 from tern_wire.link.heads import Done
 from tern_wire.link.redrive import CancelRedrive, GetRedrive, Redrive, RedriveTask, StartRedrive
 from tern_wire.link.requests import RequestCode
-from tern_wire.records.record import host_bytes
+from tern_wire.records.hosts import host_bytes
 
 # Notes that one request reads before it returns a place to continue at.
 _SCANNED_MAX = 8 * DEAD_LETTERS_PAGE_MAX

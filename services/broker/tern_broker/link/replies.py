@@ -31,7 +31,8 @@ from tern_wire.errors import TernError, TopicNotFound
 from tern_wire.limits import QUERY_MESSAGES_MAX, RECEIVE_SIZE_MAX_BYTES
 from tern_wire.link.queries import AwaitedReply, AwaitReply
 from tern_wire.link.requests import ERROR, RequestCode, error_parts
-from tern_wire.records.record import CORRELATION_ID, MESSAGE_TYPE, REPLY_TO, tag_hash
+from tern_wire.records.java_hashes import tag_hash
+from tern_wire.records.properties import CORRELATION_ID, MESSAGE_TYPE, REPLY_TO
 from tern_wire.replies import REPLY
 
 _TIME_MAX_MS = (1 << 53) - 1

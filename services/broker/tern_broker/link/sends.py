@@ -19,7 +19,9 @@ from tern_wire.errors import DiskFull, OffsetExpired, OutcomeUnknown, TernError
 from tern_wire.link.commands import CommandKind
 from tern_wire.link.rows import FLAG_SAME_TRANSACTION, PREPARED_BEFORE, REPLAYED, SCHEDULED_BEFORE
 from tern_wire.link.sends import ProducerGroupFacts, Replay, Send, Sent
-from tern_wire.records.record import CHECK_AFTER_S, DELIVER_MS, MESSAGE_ID, Record, host_bytes
+from tern_wire.records.hosts import host_bytes
+from tern_wire.records.properties import CHECK_AFTER_S, DELIVER_MS, MESSAGE_ID
+from tern_wire.records.read import Record
 
 # Statuses of rows whose message was stored by an earlier send.
 _REPEATED = frozenset({REPLAYED, SCHEDULED_BEFORE, PREPARED_BEFORE})

@@ -17,7 +17,8 @@ from tern_wire.limits import RECEIVE_SIZE_MAX_BYTES
 from tern_wire.link.commands import CommandKind
 from tern_wire.link.requests import Parts, RequestCode
 from tern_wire.link.scheduled import ListScheduled, Recall, Recalled, Scheduled, ScheduledMessage
-from tern_wire.records.record import KEYS, MESSAGE_ID, TAGS, decode_record
+from tern_wire.records.properties import KEYS, MESSAGE_ID, TAGS
+from tern_wire.records.read import decode_record
 
 
 class TimerRequests(Requests):

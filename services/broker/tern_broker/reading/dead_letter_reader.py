@@ -21,16 +21,11 @@ from tern_wire.dead_letters import EXPIRED, NACKED, REJECTED, Note
 from tern_wire.link.commands import SEND_HEAD
 from tern_wire.link.requests import Parts
 from tern_wire.link.rows import BURY_ROWS
-from tern_wire.records.record import (
-    HEAD_SIZE_BYTES,
-    MESSAGE_GROUP,
-    MESSAGE_ID,
-    TAGS,
-    decode_properties,
-    decode_record,
-    record_starts,
-    stamp_stored,
-)
+from tern_wire.records.columns import record_starts
+from tern_wire.records.layout import HEAD_SIZE_BYTES
+from tern_wire.records.properties import MESSAGE_GROUP, MESSAGE_ID, TAGS, decode_properties
+from tern_wire.records.read import decode_record
+from tern_wire.records.write import stamp_stored
 
 # Messages buried by one command, with notes of some 300 bytes each; with the longest reasons 100
 # KiB.

@@ -7,8 +7,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tern_wire.link.rows import message_group_hash
-from tern_wire.records.properties import property_bounds
-from tern_wire.records.record import MESSAGE_GROUP
+from tern_wire.records.columns import property_bounds
+from tern_wire.records.properties import MESSAGE_GROUP
 
 # (positions, sizes) -> the records, concatenated.
 ReadRecords = Callable[[npt.NDArray[np.int64], npt.NDArray[np.int64]], memoryview]

@@ -17,7 +17,10 @@ from tern_store import Store
 from tern_store.index.key_index import Place
 from tern_store.kept_times import offset_at
 from tern_wire.limits import QUERY_STEPS_MAX
-from tern_wire.records.record import DELIVER_MS, KEYS, MESSAGE_ID, SIZE, TRANSACTIONAL, Record, decode_record, fill_in
+from tern_wire.records.layout import SIZE
+from tern_wire.records.properties import DELIVER_MS, KEYS, MESSAGE_ID, TRANSACTIONAL
+from tern_wire.records.read import Record, decode_record
+from tern_wire.records.write import fill_in
 
 # A fired timer usually makes its messages visible within the next second: this many offsets are
 # searched.

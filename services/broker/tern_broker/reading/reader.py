@@ -13,7 +13,10 @@ from tern_store import Store, StoreError
 from tern_wire.errors import OffsetExpired
 from tern_wire.limits import RECEIVE_SIZE_MAX_BYTES
 from tern_wire.link.rows import QUEUE_ENTRIES
-from tern_wire.records.record import SIZE, Record, decode_record, fill_in, is_whole, record_starts
+from tern_wire.records.columns import is_whole, record_starts
+from tern_wire.records.layout import SIZE
+from tern_wire.records.read import Record, decode_record
+from tern_wire.records.write import fill_in
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,8 +69,6 @@ class Flow:
 
 # (topic id, 0) for flows of topics, (topic id, group id) for what groups receive.
 Key = tuple[int, int]
-# Up to this number of entries, one by one is faster.
-_FEW = 16
 # Over all topics: ids begin at 1.
 _ALL: Key = (0, 0)
 
@@ -171,6 +169,4 @@ class Statistics:
 
 
 def _size(entries: npt.NDArray[Any]) -> int:
-    if len(entries) <= _FEW:
-        return sum(entries["size"].tolist())
     return int(entries["size"].sum(dtype=np.int64))

@@ -35,7 +35,7 @@ from tern_wire.paths import (
     HEADER_TIMEOUT,
     requests_path,
 )
-from tern_wire.records.record import CORRELATION_ID, MESSAGE_TYPE, REPLY_TO, REPLY_WAIT_MS
+from tern_wire.records.properties import CORRELATION_ID, MESSAGE_TYPE, REPLY_TO, REPLY_WAIT_MS
 from tern_wire.replies import REPLY, ReplyAddress, check_client, check_correlation_id, read_reply_address
 from tern_wire.times import given_duration, parse_duration_ms
 

@@ -17,7 +17,8 @@ from tern_wire.link.checks import ClaimedChecks
 from tern_wire.link.codec import encode_json
 from tern_wire.names import namespace_of, own_name
 from tern_wire.paths import JSON, producer_group_path
-from tern_wire.records.record import CONTENT_TYPE, KEYS, MESSAGE_ID, RESERVED_PROPERTIES, TAGS, Record, decode_record
+from tern_wire.records.properties import CONTENT_TYPE, KEYS, MESSAGE_ID, RESERVED_PROPERTIES, TAGS
+from tern_wire.records.read import Record, decode_record
 from tern_wire.transactions import TransactionId, TransactionIds
 
 EVENT_TYPE = "ternmq.transaction.check.v1"

@@ -21,7 +21,8 @@ from tern_wire.link.rows import (
     key_hash,
 )
 from tern_wire.link.timer_rows import TIMER_ROWS
-from tern_wire.records.record import encode_record, tag_hash
+from tern_wire.records.java_hashes import tag_hash
+from tern_wire.records.write import encode_record
 from tests.support.broker.entries import Log
 
 FAR_MS = TIMER_DELAY_MAX_MS + 2 * 24 * 3_600_000

@@ -14,7 +14,8 @@ from tern_broker.proposer import Proposal, Proposer
 from tern_broker.reading.message_groups import MessageGroups
 from tern_wire.link.commands import CommandKind
 from tern_wire.link.rows import QUEUE_ENTRIES, message_group_hash
-from tern_wire.records.record import MESSAGE_GROUP, encode_properties, encode_record
+from tern_wire.records.properties import MESSAGE_GROUP, encode_properties
+from tern_wire.records.write import encode_record
 from tests.support.broker.fifo_log import FifoLog
 
 

@@ -12,7 +12,9 @@ from tern_wire.errors import LinkBodyMalformed, PropertyConflictsWithType, TernE
 from tern_wire.link.commands import SEND_HEAD, CommandKind
 from tern_wire.link.rows import ACK, NO_KEY, NO_QUEUE, SEND_ROW, SEND_ROWS, message_group_hash
 from tern_wire.link.sends import Send
-from tern_wire.records.record import MESSAGE_GROUP, decode_record, encode_properties, encode_record
+from tern_wire.records.properties import MESSAGE_GROUP, encode_properties
+from tern_wire.records.read import decode_record
+from tern_wire.records.write import encode_record
 from tests.support.broker.fifo_log import FifoLog
 
 NAMES = [f"g{number}" for number in range(64)]

@@ -16,7 +16,7 @@ from tern_wire.errors import TernError
 from tern_wire.link.commands import CommandKind
 from tern_wire.link.requests import read_body
 from tern_wire.link.rows import ACK, EXTEND
-from tern_wire.records.record import decode_record
+from tern_wire.records.read import decode_record
 from tests.support.broker.entries import Log
 from tests.support.files.faulty_files import FaultyFiles
 from tests.unit.store.retention.test_retention_races import old_broker

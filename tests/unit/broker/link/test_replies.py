@@ -19,7 +19,8 @@ from tern_wire.link.commands import CommandKind
 from tern_wire.link.heads import read_head
 from tern_wire.link.queries import AwaitReply
 from tern_wire.link.requests import ERROR, Parts, body_parts, read_body, read_error
-from tern_wire.records.record import CORRELATION_ID, MESSAGE_TYPE, REPLY_TO, decode_record
+from tern_wire.records.properties import CORRELATION_ID, MESSAGE_TYPE, REPLY_TO
+from tern_wire.records.read import decode_record
 from tests.support.broker.roomy_link import RoomyLink
 from tests.support.broker.single_broker import SingleBroker
 from tests.support.files.faulty_files import FaultyFiles

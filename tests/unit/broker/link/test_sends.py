@@ -11,7 +11,10 @@ from tern_wire.link.heads import read_head
 from tern_wire.link.requests import body_parts
 from tern_wire.link.rows import NO_KEY, SEND_ROW
 from tern_wire.link.sends import Send
-from tern_wire.records.record import decode_record, encode_properties, encode_record, system_properties, tag_hash
+from tern_wire.records.java_hashes import tag_hash
+from tern_wire.records.properties import encode_properties, system_properties
+from tern_wire.records.read import decode_record
+from tern_wire.records.write import encode_record
 from tests.support.broker.entries import Log
 
 

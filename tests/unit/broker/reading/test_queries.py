@@ -4,7 +4,7 @@ import pytest
 
 from tern_broker.reading import queries as module
 from tern_broker.reading.queries import KeyQuery, find_position
-from tern_wire.records.record import MESSAGE_ID
+from tern_wire.records.properties import MESSAGE_ID
 from tests.support.broker.single_broker import HOUR_MS, SingleBroker
 from tests.support.files.faulty_files import FaultyFiles
 

@@ -9,7 +9,9 @@ from tern_broker.reading.reader import Reader
 from tern_broker.reading.scan import QueueScan
 from tern_wire.errors import OffsetExpired
 from tern_wire.filters import compile_filter
-from tern_wire.records.record import TAGS, decode_record, record_starts
+from tern_wire.records.columns import record_starts
+from tern_wire.records.properties import TAGS
+from tern_wire.records.read import decode_record
 from tests.support.broker.single_broker import SingleBroker
 from tests.support.files.faulty_files import FaultyFiles
 from tests.support.filtering import matches_properties

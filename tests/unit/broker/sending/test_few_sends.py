@@ -14,9 +14,9 @@ QUEUES, ENTRIES = 3, 400
 
 
 def any_send(rng: random.Random, topics: list[int], now_ms: int) -> bytes:
-    """One to six rows: mostly plain, some with keys that repeat, message groups, delays, wrong topics, queues, flags and sizes."""
+    """One to seventeen rows: mostly plain, some with keys that repeat, message groups, delays, wrong topics, queues, flags and sizes."""
     rows, records = [], []
-    for _ in range(rng.choice([1, 1, 2, 3, 4, 6])):
+    for _ in range(rng.choice([1, 1, 2, 3, 4, 6, 16, 17])):
         record = rng.randbytes(rng.randint(1, 40))
         key = key_hash(b"t", b"%d" % rng.randrange(300)) if rng.random() < 0.6 else NO_KEY
         flags = (FLAG_KEYED if key is not NO_KEY else 0) | rng.choice([0] * 20 + [FLAG_PINNED, 2, 64])
@@ -54,7 +54,7 @@ def told(seed: int) -> list[Any]:
 def test_one_by_one_and_with_arrays_is_the_same(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """To the byte, whatever the rows say."""
     few = told(seed)
-    monkeypatch.setattr(sending, "FEW_ROWS", 0)
+    monkeypatch.setattr(sending, "SEND_ROWS_ONE_BY_ONE_MAX", 0)
     with_arrays = told(seed)
     assert few == with_arrays
     statuses = {row[0] for entry in few[:ENTRIES] if isinstance(entry[0], list) for row in entry[0]}

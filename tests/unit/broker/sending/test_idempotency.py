@@ -53,7 +53,7 @@ def test_the_youngest_table_answers_as_a_dict_would(seed: int, monkeypatch: pyte
     """Random batches, few keys and many, with a small table so that it grows; saved and loaded in between."""
     print("seed", seed)
     monkeypatch.setattr(idempotency, "SLOTS_MIN", 8)
-    monkeypatch.setattr(idempotency, "_FEW", 9)
+    monkeypatch.setattr(idempotency, "KEYS_ONE_BY_ONE_MAX", 9)
     rng = random.Random(seed)
     table, model = KeyTable(), dict[bytes, Receipt]()
     for turn in range(60):

@@ -23,7 +23,8 @@ from tern_wire.link.rows import (
     key_hash,
     message_group_hash,
 )
-from tern_wire.records.record import MESSAGE_GROUP, encode_properties, encode_record
+from tern_wire.records.properties import MESSAGE_GROUP, encode_properties
+from tern_wire.records.write import encode_record
 from tern_wire.routing.placement import Placement, owners, slot_of_key, slot_of_message_group
 from tests.support.broker.fifo_log import FifoLog
 

@@ -18,7 +18,8 @@ from tern_wire.link.rows import (
     SEND_ROWS,
     SEND_VERDICTS,
 )
-from tern_wire.records.record import MESSAGE_ID, PRODUCER_GROUP, TRANSACTIONAL, encode_properties, encode_record
+from tern_wire.records.properties import MESSAGE_ID, PRODUCER_GROUP, TRANSACTIONAL, encode_properties
+from tern_wire.records.write import encode_record
 from tern_wire.transactions import BY_CLIENT, COMMIT, END_ROW
 from tests.fuzz.mutations import HUGE, JUNK, bend
 from tests.support.broker.half_messages import facts

@@ -12,15 +12,9 @@ from tern_store.errors import DerivedDamage
 from tern_wire.link.codec import encode_msgpack
 from tern_wire.link.commands import SEND_HEAD, CommandKind
 from tern_wire.link.rows import FLAG_HALF, FLAG_SAME_TRANSACTION, NO_KEY, PREPARED, SEND_ROW
-from tern_wire.records.record import (
-    AT_STORE_STAMP,
-    KEYS,
-    MESSAGE_ID,
-    PRODUCER_GROUP,
-    TRANSACTIONAL,
-    encode_properties,
-    encode_record,
-)
+from tern_wire.records.layout import AT_STORE_STAMP
+from tern_wire.records.properties import KEYS, MESSAGE_ID, PRODUCER_GROUP, TRANSACTIONAL, encode_properties
+from tern_wire.records.write import encode_record
 from tern_wire.transactions import BY_CLIENT, COMMIT, END_ROW, ENDED, ROLLBACK
 from tests.support.broker.single_broker import DIRECTORY, HOUR_MS, SingleBroker
 from tests.support.files.faulty_files import FaultyFiles

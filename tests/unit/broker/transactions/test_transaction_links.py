@@ -18,15 +18,10 @@ from tern_wire.link.rows import (
     PREPARED_BEFORE,
     SEND_ROW,
 )
-from tern_wire.records.record import (
-    MESSAGE_ID,
-    PRODUCER_GROUP,
-    TRANSACTIONAL,
-    decode_record,
-    encode_properties,
-    encode_record,
-    record_starts,
-)
+from tern_wire.records.columns import record_starts
+from tern_wire.records.properties import MESSAGE_ID, PRODUCER_GROUP, TRANSACTIONAL, encode_properties
+from tern_wire.records.read import decode_record
+from tern_wire.records.write import encode_record
 from tern_wire.transactions import (
     BY_HAND,
     COMMIT,

@@ -15,7 +15,7 @@ from tern_cli.app import app
 from tern_cli.store.rocketmq_files import open_rocketmq_file
 from tern_wire.link.rows import QUEUE_ENTRIES
 from tern_wire.records.queue_entry import PRE_BLANK
-from tern_wire.records.record import encode_record
+from tern_wire.records.write import encode_record
 from tests.support.files.rocketmq_golden import GOLDEN, PARTS, golden_part
 
 RUNNER = CliRunner()

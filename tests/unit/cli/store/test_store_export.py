@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 
 from tern_wire.records.compression import Compression
+from tern_wire.records.java_hashes import tag_hash
+from tern_wire.records.layout import COMMITTED
+from tern_wire.records.properties import TAGS
 from tern_wire.records.queue_entry import is_queued
-from tern_wire.records.record import TAGS, tag_hash
-from tern_wire.records.rocketmq_record import COMMITTED, RocketRecord, decode_rocketmq_record
+from tern_wire.records.read import RocketRecord, decode_rocketmq_record
 from tests.support.files.rocketmq_golden import NOT_ORDINARY, PARTS, golden_part
 from tests.support.files.rocketmq_reading import (
     SEGMENT_SIZE_BYTES,

@@ -16,7 +16,7 @@ from typer.testing import CliRunner, Result
 from tern_cli.app import app
 from tern_cli.store.rocketmq_message import OWN_PROPERTIES, message_of
 from tern_wire.errors import IdempotencyKeyReused, IllegalProperty, NoLeader, TernError
-from tern_wire.records.rocketmq_record import RocketRecord, decode_rocketmq_record
+from tern_wire.records.read import RocketRecord, decode_rocketmq_record
 from tests.support.client.scripted_proxy import Asked, Reply, ScriptedProxy, packed, refused, said
 from tests.support.files.rocketmq_golden import GOLDEN, PARTS, golden_part
 from tests.support.files.store_builder import message

@@ -16,7 +16,7 @@ from tern_remoting.waiting import Waiting
 from tern_wire.link.heads import head_parts
 from tern_wire.link.requests import NoticeCode, RequestCode
 from tern_wire.link.status import Leadership
-from tern_wire.records.record import decode_record
+from tern_wire.records.read import decode_record
 from tests.support.broker.memory_broker import MemoryBroker
 from tests.support.loops import BOTH_LOOPS
 from tests.support.proxy.proxy_mesh import KEY, ProxyMesh, eventually, proxy_mesh

@@ -12,7 +12,7 @@ from tern_wire.errors import Overloaded
 from tern_wire.limits import LANE_SIZE_MAX_BYTES
 from tern_wire.link.requests import RequestCode
 from tern_wire.paths import JSON
-from tern_wire.records.record import decode_record
+from tern_wire.records.read import decode_record
 from tests.support.broker.memory_broker import MemoryBroker
 from tests.support.proxy.proxy_mesh import KEY, eventually, proxy_mesh
 

@@ -8,7 +8,8 @@ import pytest
 
 from tern_wire.link.requests import RequestCode
 from tern_wire.paths import MSGPACK, RECORDS
-from tern_wire.records.record import decode_record, record_starts
+from tern_wire.records.columns import record_starts
+from tern_wire.records.read import decode_record
 from tests.support.broker.contents import forget_messages, store
 from tests.support.broker.memory_broker import MemoryBroker
 from tests.support.proxy.proxy_mesh import KEY, eventually, proxy_mesh

@@ -12,7 +12,8 @@ from tern_proxy.core.sending.message_ids import MessageIds
 from tern_proxy.core.sending.topic import Topic
 from tern_wire.limits import DELAY_LEVELS_MS, TIMER_DELAY_MAX_MS
 from tern_wire.link.rows import SEND_ROWS, message_group_hash
-from tern_wire.records.record import decode_record, host_bytes
+from tern_wire.records.hosts import host_bytes
+from tern_wire.records.read import decode_record
 from tern_wire.routing.route import TopicRoute
 
 BORN_MS = 1_767_225_600_000

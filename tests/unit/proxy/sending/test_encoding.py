@@ -22,7 +22,9 @@ from tern_wire.limits import (
 )
 from tern_wire.link.rows import FLAG_KEYED, FLAG_PINNED, FLAG_SENT_ON, SEND_ROWS, key_hash
 from tern_wire.paths import JSON, JSONL, MSGPACK, NDJSON
-from tern_wire.records.record import Record, decode_record, host_bytes, tag_hash
+from tern_wire.records.hosts import host_bytes
+from tern_wire.records.java_hashes import tag_hash
+from tern_wire.records.read import Record, decode_record
 from tern_wire.routing.placement import Placement
 from tern_wire.routing.route import TopicRoute
 

@@ -12,7 +12,7 @@ from tern_wire.errors import DiskFull, Overloaded, TernError
 from tern_wire.limits import BATCH_SIZE_MAX_BYTES, MESSAGE_BODY_SIZE_MAX_BYTES
 from tern_wire.link.requests import RequestCode
 from tern_wire.paths import JSON, MSGPACK, NDJSON
-from tern_wire.records.record import decode_record
+from tern_wire.records.read import decode_record
 from tests.support.broker.contents import delete_topic
 from tests.support.broker.loop_runtime import NOW_MS
 from tests.support.broker.memory_broker import MemoryBroker

@@ -8,7 +8,7 @@ import pytest
 
 from tern_wire.errors import Overloaded, TopicNotFound
 from tern_wire.link.requests import RequestCode
-from tern_wire.records.record import decode_record
+from tern_wire.records.read import decode_record
 from tests.support.broker.loop_runtime import NOW_MS
 from tests.support.broker.memory_broker import MemoryBroker
 from tests.support.proxy.proxy_mesh import KEY, ProxyMesh, eventually, proxy_mesh

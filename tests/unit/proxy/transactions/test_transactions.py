@@ -9,7 +9,7 @@ from tern_remoting import Frame, Link
 from tern_wire.errors import LinkReplyMalformed
 from tern_wire.link.requests import RequestCode
 from tern_wire.paths import MSGPACK
-from tern_wire.records.record import decode_record
+from tern_wire.records.read import decode_record
 from tests.support.broker.contents import open_transactions
 from tests.support.broker.loop_runtime import NOW_MS
 from tests.support.broker.memory_broker import MemoryBroker

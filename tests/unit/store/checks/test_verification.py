@@ -19,7 +19,7 @@ from tern_store.log.entry import EntryKind
 from tern_store.state.vote_file import VoteFile
 from tern_wire.link.commands import SEND_HEAD, CommandKind, entry_parts
 from tern_wire.link.rows import NO_KEY, QUEUE_ENTRIES, SEND_ROW
-from tern_wire.records.record import encode_record
+from tern_wire.records.write import encode_record
 from tests.support.files.node_directory import GROUP, QUEUES, NodeDirectory, digest, filled
 
 PAGE = 4096

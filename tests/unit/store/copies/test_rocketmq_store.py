@@ -14,7 +14,7 @@ from tern_store.rocketmq.queues import RocketQueue
 from tern_store.rocketmq.store import RocketSettings, RocketStoreWriter, RocketTopic
 from tern_wire.link.rows import QUEUE_ENTRIES
 from tern_wire.records.columns import read_columns
-from tern_wire.records.record import encode_record
+from tern_wire.records.write import encode_record
 from tests.support.files.rocketmq_golden import NOT_ORDINARY, PARTS, GoldenPart, golden_part
 
 SEGMENT_SIZE_BYTES = 4096
@@ -39,7 +39,7 @@ def written_again(part: GoldenPart, directory: Path, *, batch: int) -> None:
         data = bytearray(b"".join(part.raw[at : at + batch]))
         columns = read_columns(data)
         sources = np.array([keys.index((record.topic_name, record.queue)) for record in records[at : at + batch]])
-        offsets = columns.front["queue_offset"].astype(np.int64)
+        offsets = columns.heads["queue_offset"].astype(np.int64)
         blank = np.frombuffer(data, np.uint8)
         for start in columns.starts:  # the writer must fill them in
             blank[start + 20 : start + 36] = 0xEE

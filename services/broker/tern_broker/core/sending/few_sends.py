@@ -25,8 +25,6 @@ from tern_wire.link.rows import FLAG_KEYED, PLAIN_FLAGS, SCHEDULED, SEND_ROW, SE
 from tern_wire.link.timer_rows import TIMER_ROWS
 from tern_wire.routing.route import PERM_WRITE
 
-# The largest number of rows that cost less one by one.
-FEW_ROWS = 4
 _UNUSUAL = ~PLAIN_FLAGS
 # The clock of a proxy, which checks the longest delay, may be ahead of the group's by a day.
 WAIT_MAX_MS = TIMER_DELAY_MAX_MS + 24 * 3_600_000

@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tern_wire.array_thresholds import KEYS_ONE_BY_ONE_MAX
 from tern_wire.limits import IDEMPOTENCY_KEYS_MAX, IDEMPOTENCY_TABLE_KEYS_MAX, IDEMPOTENCY_WINDOW_MS
 from tern_wire.link.codec import encode_msgpack
 from tern_wire.link.key_rows import KEY_ROWS, OFFSET_MASK, QUEUE_SHIFT, Halves, Receipt, split_keys
@@ -41,8 +42,6 @@ SLOTS_MIN = 1 << 10
 _EMPTY = 0
 # Odd numbers without a pattern: each bit of a key affects many bits of its witness.
 _MIX = tuple(map(np.uint64, (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB, 0xD6E8FEB86659FD93)))
-# Up to this number of keys, one by one is faster than arrays.
-_FEW = 64
 # Halves, queue and offset as in a slot, CRC.
 NewKey = tuple[int, int, int, int]
 
@@ -89,7 +88,7 @@ class Table:
         # Most new keys end here, all at once: their home slot is free.
         rows = (self._first[first & mask] != _EMPTY).nonzero()[0]
         slots = first[rows] & mask
-        while len(rows) > _FEW:
+        while len(rows) > KEYS_ONE_BY_ONE_MAX:
             found = self._first[slots]
             is_here = (found == first[rows]) & (self._second[slots] == second[rows])
             for row, slot in zip(rows[is_here].tolist(), slots[is_here].tolist(), strict=True):
@@ -146,7 +145,7 @@ class Table:
         mask = np.uint64(self._mask)
         slots, left = keys.first & mask, np.arange(len(keys.first))
         is_placed = np.zeros(len(left), bool)
-        while len(left) > _FEW:
+        while len(left) > KEYS_ONE_BY_ONE_MAX:
             free = left[self._first[slots[left]] == _EMPTY]
             at, first, second = slots[free], keys.first[free], keys.second[free]
             # Of several keys that want the same free slot, the last one gets it.

@@ -17,11 +17,12 @@ import numpy.typing as npt
 from tern_broker.core.appending import append
 from tern_broker.core.applied import Applied
 from tern_broker.core.delivery.slots import Slots
-from tern_broker.core.sending.few_sends import FEW_ROWS, WAIT_MAX_MS, apply_few
+from tern_broker.core.sending.few_sends import WAIT_MAX_MS, apply_few
 from tern_broker.core.sending.idempotency import KeyTable
 from tern_broker.core.sending.placing import Placing
 from tern_broker.core.sending.preparing import HalfRows, Preparing
 from tern_broker.core.topics import Names
+from tern_wire.array_thresholds import SEND_ROWS_ONE_BY_ONE_MAX
 from tern_wire.errors import LinkBodyMalformed
 from tern_wire.link.commands import SEND_HEAD
 from tern_wire.link.key_rows import (
@@ -80,7 +81,7 @@ class SendApplier:
         """
         now_ms = applied.now_ms
         count, receipts = SEND_HEAD.unpack_from(payload) if len(payload) >= SEND_HEAD.size else (0, 0)
-        if 0 < count <= FEW_ROWS and not receipts:
+        if 0 < count <= SEND_ROWS_ONE_BY_ONE_MAX and not receipts:
             few = apply_few(payload, count, position, now_ms, self._names, self._keys, self._slots)
             if few is not None:
                 return (*few, 0)

@@ -16,11 +16,11 @@ from tern_wire.handles import HandleMaker, Receipt
 from tern_wire.link.codec import encode_json
 from tern_wire.link.receives import Leased
 from tern_wire.paths import JSON, OCTETS
-from tern_wire.records.record import (
+from tern_wire.records.layout import HEAD_SIZE_BYTES, READ_HEAD
+from tern_wire.records.properties import (
     CONTENT_TYPE,
     CORRELATION_ID,
     DELIVER_MS,
-    HEAD,
     KEYS,
     MESSAGE_GROUP,
     MESSAGE_ID,
@@ -29,11 +29,6 @@ from tern_wire.records.record import (
     RESERVED_PROPERTIES,
     TAGS,
 )
-
-# size, queue, offset, born ms, stored ms and body size of tern_wire.records.record's head; the rest is skipped.
-_FIELDS = struct.Struct(">I4x4xI4xq8x4xq8xq8x4x8xI")
-_HEAD_SIZE = _FIELDS.size
-assert HEAD.size == _HEAD_SIZE
 
 # Puts a body into a message under the name that fits: body, json or body_base64.
 PutBody = Callable[[Any, bytes, str], None]
@@ -59,11 +54,11 @@ def _read(
 ) -> Iterator[M]:
     at, end = 0, len(raw)
     names: dict[int, str] = {}
-    unpack = _FIELDS.unpack_from
+    unpack = READ_HEAD.unpack_from
     try:
         while at < end:
             size, queue, offset, born_ms, stored_ms, body_size = unpack(raw, at)
-            topic_at = at + _HEAD_SIZE + body_size
+            topic_at = at + HEAD_SIZE_BYTES + body_size
             properties_at = topic_at + 3 + raw[topic_at]
             if size <= 0 or at + size > end or properties_at > at + size:
                 raise LinkReplyMalformed(reason=f"a record at {at} claims {size} bytes")
@@ -97,7 +92,7 @@ def _read(
                     message.reply_to = value
                 elif key == REPLY_WAIT_MS and value.isdecimal() and len(value) < 16:
                     message.expires_at = born_ms + int(value)
-            put_body(message, raw[at + _HEAD_SIZE : topic_at], content_type)
+            put_body(message, raw[at + HEAD_SIZE_BYTES : topic_at], content_type)
             if content_type:
                 message.content_type = content_type
             yield message

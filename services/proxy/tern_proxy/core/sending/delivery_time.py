@@ -12,7 +12,7 @@ from tern_proxy.core.sending.topic import is_printable
 from tern_wire.errors import IllegalDeliveryTime, IllegalMessageGroup, PropertyConflictsWithType
 from tern_wire.limits import DELAY_LEVELS_MS, MESSAGE_GROUP_SIZE_MAX_BYTES, TIMER_DELAY_MAX_MS
 from tern_wire.link.rows import message_group_hash
-from tern_wire.records.record import DELAY_LEVEL, DELIVER_MS, MESSAGE_GROUP
+from tern_wire.records.properties import DELAY_LEVEL, DELIVER_MS, MESSAGE_GROUP
 from tern_wire.times import parse_duration_ms, parse_time_ms
 
 _DAYS_MAX = TIMER_DELAY_MAX_MS // 86_400_000

@@ -5,7 +5,6 @@ size are the same for a whole request), body, tail (topic, properties). A messag
 index; the others go on.
 """
 
-import struct
 from collections.abc import Sequence
 from zlib import crc32
 
@@ -39,13 +38,13 @@ from tern_wire.limits import (
 )
 from tern_wire.link.rows import FLAG_KEYED, FLAG_PINNED, NO_KEY, SEND_ROW, key_hash
 from tern_wire.paths import JSON
-from tern_wire.records.record import HEAD, MAGIC, NO_HOST, OVERHEAD_SIZE_BYTES, RESERVED_PROPERTIES
+from tern_wire.records.layout import MAGIC, OVERHEAD_SIZE_BYTES, PIECED_HEAD
+from tern_wire.records.properties import CONTENT_TYPE, KEYS, MESSAGE_ID, RESERVED_PROPERTIES, TAGS
+from tern_wire.records.write import head_middle
 from tern_wire.routing.placement import slot_of_key, slot_of_message_group
 from tern_wire.settings.topic_settings import MIXED
 
-# The head of tern_wire.records.record with its middle (queue to prepared offset) as one piece.
-_HEAD = struct.Struct(">III72sI")
-assert _HEAD.size == HEAD.size
+_ID, _KEYS, _TAGS, _CONTENT_TYPE = (f"{name}\x01" for name in (MESSAGE_ID, KEYS, TAGS, CONTENT_TYPE))
 
 
 class Parcel:
@@ -108,7 +107,7 @@ def encode_messages(
     sticky = topic.queue_at(turn, usable)
     open_parcels: dict[str, Parcel] = {}
     middles: dict[str, bytes] = {}
-    take_id, pack_head, pack_row, record_tail = ids.take, _HEAD.pack, SEND_ROW.pack, topic.record_tail
+    take_id, pack_head, pack_row, record_tail = ids.take, PIECED_HEAD.pack, SEND_ROW.pack, topic.record_tail
     fixed_size = OVERHEAD_SIZE_BYTES + len(topic.name_bytes)
     for index, message in enumerate(messages):
         message_id = take_id()
@@ -164,7 +163,7 @@ def encode_messages(
             encoded.parcels.append(parcel)
         middle = middles.get(queue.name)
         if middle is None:
-            middle = middles[queue.name] = _middle(queue.number, born_ms, born_host)
+            middle = middles[queue.name] = head_middle(queue.number, born_ms, born_host)
         crc = crc32(body) & 0x7FFFFFFF
         parcel.rows.append(pack_row(size, 0, queue.number, flags, tag, crc, 0, key, deliver_ms, message_group))
         parcel.parts += (
@@ -186,11 +185,6 @@ def placed(error: TernError, at: str) -> TernError:
     if "pointer" not in error.fields:
         return error
     return type(error)(**{**error.fields, "pointer": f"{at}{error.fields['pointer']}"})
-
-
-def _middle(queue: int, born_ms: int, born_host: bytes) -> bytes:
-    """Bytes 12 to 84 of a record's head, the same for all messages of a request in one queue."""
-    return HEAD.pack(0, 0, 0, queue, 0, 0, 0, 0, born_ms, born_host, 0, NO_HOST, 0, 0, 0)[12:84]
 
 
 def body_of(message: JsonMessage) -> tuple[bytes, str]:
@@ -216,19 +210,19 @@ def encode_properties(
     message: PackedMessage | JsonMessage, message_id: str, content_type: str, timing: str = ""
 ) -> bytes:
     r"""`k\x01v\x02...` of a message: its id, *timing*, keys, tag, content type and what the producer set, all checked."""
-    text = f"UNIQ_KEY\x01{message_id}\x02{timing}"
+    text = f"{_ID}{message_id}\x02{timing}"
     user = ""
     if message.keys:
-        user = f"KEYS\x01{_joined(message.keys)}\x02"
+        user = f"{_KEYS}{_joined(message.keys)}\x02"
     if message.tag:
-        user += f"TAGS\x01{message.tag}\x02"
+        user += f"{_TAGS}{message.tag}\x02"
     if message.properties:
         user += _user_properties(message.properties)
     if content_type:
         if not is_printable(content_type) or len(content_type.encode()) > CONTENT_TYPE_SIZE_MAX_BYTES:
             reason = f"A content type is at most {CONTENT_TYPE_SIZE_MAX_BYTES} bytes without control characters"
             raise InvalidField(reason=reason, pointer="/content_type")
-        text += f"MQ_CONTENT_TYPE\x01{content_type}\x02"
+        text += f"{_CONTENT_TYPE}{content_type}\x02"
     if not user:
         return text.encode()
     user_bytes = user.encode()

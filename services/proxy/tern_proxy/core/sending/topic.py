@@ -8,7 +8,7 @@ from tern_wire.errors import IllegalTag, OwnerUnknown, QueueNotFound
 from tern_wire.limits import TAG_SIZE_MAX_BYTES
 from tern_wire.link.rows import FLAG_SENT_ON
 from tern_wire.names import parse_queue
-from tern_wire.records.record import tag_hash
+from tern_wire.records.java_hashes import tag_hash
 from tern_wire.routing.placement import Placement, placement_of, read_placement, slot_of_key, slot_of_message_group
 from tern_wire.routing.route import TopicRoute
 

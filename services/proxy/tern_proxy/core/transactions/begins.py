@@ -34,7 +34,7 @@ from tern_wire.errors import (
 from tern_wire.limits import CHECK_AFTER_MAX_MS, CHECK_AFTER_MIN_MS, TRANSACTION_SIZE_MAX_BYTES
 from tern_wire.link.rows import FLAG_HALF, FLAG_KEYED, FLAG_PINNED, FLAG_SAME_TRANSACTION, NO_KEY, SEND_ROW
 from tern_wire.names import check_group
-from tern_wire.records.record import CHECK_AFTER_S, PRODUCER_GROUP, TRANSACTIONAL
+from tern_wire.records.properties import CHECK_AFTER_S, PRODUCER_GROUP, TRANSACTIONAL
 from tern_wire.routing.placement import slot_of_key
 from tern_wire.times import duration_text, given_duration, parse_duration_ms
 

@@ -21,7 +21,7 @@ from tern_proxy.sending import store_messages
 from tern_wire.errors import BatchTooLarge, MessageTooLarge, TernError
 from tern_wire.limits import BATCH_SIZE_MAX_BYTES, MESSAGE_BODY_SIZE_MAX_BYTES
 from tern_wire.paths import HEADER_REPLAYED, pull_path
-from tern_wire.records.record import host_bytes
+from tern_wire.records.hosts import host_bytes
 
 REPLAYED = (HEADER_REPLAYED.lower().encode(), b"true")
 

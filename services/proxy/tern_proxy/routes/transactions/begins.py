@@ -43,7 +43,7 @@ from tern_wire.errors import OwnerUnknown, PlacementChanged, ProducerGroupNotFou
 from tern_wire.limits import BATCH_SIZE_MAX_BYTES, MESSAGE_BODY_SIZE_MAX_BYTES, PLACEMENT_NEWS_MS
 from tern_wire.paths import transaction_path
 from tern_wire.principals.principals import PRODUCER_GROUP, PUB, TOPIC, TXN
-from tern_wire.records.record import host_bytes
+from tern_wire.records.hosts import host_bytes
 
 
 async def post_begin(proxy: Proxy, request: HotRequest, topic_name: str) -> Reply:

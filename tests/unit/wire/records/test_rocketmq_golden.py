@@ -10,28 +10,22 @@ import numpy as np
 import pytest
 
 from tern_wire.link.rows import QUEUE_ENTRIES
-from tern_wire.records.columns import key_hashes, read_columns, tag_codes
+from tern_wire.records.columns import read_columns
 from tern_wire.records.hosts import host_text
 from tern_wire.records.index_layout import (
     entry_start,
-    is_indexed,
     look_up,
     read_index_entry,
     read_index_header,
     slots_of,
 )
-from tern_wire.records.java_hashes import slot_hash, unit_hashes
+from tern_wire.records.java_hashes import slot_hash, tag_hash
+from tern_wire.records.key_hashes import hash_columns, tag_codes
+from tern_wire.records.layout import BLANK, MAGIC_BLANK, MAGICS
+from tern_wire.records.properties import TAGS, encode_properties
 from tern_wire.records.queue_entry import is_queued, read_queue_entries
-from tern_wire.records.record import tag_hash
-from tern_wire.records.rocketmq_record import (
-    BLANK,
-    MAGIC_BLANK,
-    MAGICS,
-    RocketRecord,
-    decode_rocketmq_record,
-    encode_blank,
-    encode_rocketmq_record,
-)
+from tern_wire.records.read import RocketRecord, decode_rocketmq_record
+from tern_wire.records.write import encode_blank, encode_record, encode_rocketmq_record
 from tests.support.files.rocketmq_golden import GOLDEN, NOT_ORDINARY, PARTS, GoldenPart, golden_part
 from tests.support.files.rocketmq_ids import decode_offset_id, decode_unique_key, encode_unique_key
 from tests.support.files.rocketmq_writing import queue_entries_of
@@ -108,8 +102,8 @@ def test_consume_queues_built_from_the_commit_log_are_rocketmq_s_own(part: Golde
     columns = read_columns(b"".join(part.raw))
     entries = queue_entries_of(columns, 0)
     # The records are end to end here; in the log a blank lies between two files.
-    entries["position"] = columns.front["position"]
-    queued = is_queued(columns.front["sysflag"])
+    entries["position"] = columns.heads["position"]
+    queued = is_queued(columns.heads["sysflag"])
     queues: dict[tuple[str, int], list[tuple[int, int]]] = {}
     for number, record in enumerate(part.records):
         if queued[number]:
@@ -168,10 +162,8 @@ def test_index_entries_are_the_key_hashes_of_the_records_in_order(part: GoldenPa
             entry = read_index_entry(data, entry_start(slots_of(len(data)), number), number)
             theirs.append((entry.position, entry.key_hash))
     columns = read_columns(b"".join(part.raw))
-    owners, hashes = key_hashes(columns)
-    indexed = is_indexed(columns.front["sysflag"])[owners]
-    positions = columns.front["position"][owners]
-    assert list(zip(positions[indexed].tolist(), hashes[indexed].tolist(), strict=True)) == theirs
+    owners, hashes = hash_columns(columns)
+    assert list(zip(columns.heads["position"][owners].tolist(), hashes.tolist(), strict=True)) == theirs
 
 
 def test_ids_say_where_a_record_lies_and_what_its_producer_called_it(part: GoldenPart) -> None:
@@ -185,13 +177,15 @@ def test_ids_say_where_a_record_lies_and_what_its_producer_called_it(part: Golde
 
 
 def test_hash_codes_and_checksums_are_java_s() -> None:
-    """400 listed ones: surrogates, lone ones, collisions, the smallest int; all strings hashed at once, too."""
+    """400 listed ones: surrogates, collisions, the smallest int; texts that a tag may be are hashed at once, too."""
     listed = json.loads((GOLDEN / "crc_hash.json").read_text("utf-8"))
     assert (len(listed["strings"]), len(listed["bodies"])) == (200, 200)
-    texts = [np.frombuffer(bytes.fromhex(row["utf16hex"]), ">u2") for row in listed["strings"]]
-    sizes = np.array([len(text) for text in texts], np.int64)
-    hashes = unit_hashes(np.concatenate(texts), np.cumsum(sizes) - sizes, sizes)
-    assert hashes.tolist() == [row["hashCode"] for row in listed["strings"]]
+    tags = {
+        row["s"]: row["hashCode"] for row in listed["strings"] if "s" in row and not {"\x01", "\x02"} & set(row["s"])
+    }
+    assert len(tags) > 100
+    data = b"".join(encode_record(b"t", 0, b"", encode_properties([(TAGS, tag)]), born_ms=1) for tag in tags)
+    assert tag_codes(read_columns(data)).tolist() == list(tags.values())
     for row in listed["strings"]:
         if "s" in row:
             assert tag_hash(row["s"]) == row["hashCode"]

@@ -8,22 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tern_wire.errors import RecordMalformed
-from tern_wire.records.columns import key_hashes, read_columns
-from tern_wire.records.index_layout import is_indexed
-from tern_wire.records.java_hashes import Numbers, slot_hash
-from tern_wire.records.key_hashes import hash_keys
-from tern_wire.records.record import encode_properties, encode_record, record_starts, system_properties, tag_hash
-from tern_wire.records.rocketmq_record import (
-    BORN_HOST_IPV6,
-    COMMITTED,
-    PREPARED,
-    ROLLED_BACK,
-    STORE_HOST_IPV6,
-    RocketRecord,
-    encode_rocketmq_record,
-    read_properties,
-)
+from tern_wire.records.columns import columns_at, read_columns, record_starts
+from tern_wire.records.java_hashes import Numbers, tag_hash
+from tern_wire.records.key_hashes import hash_columns, hash_keys
+from tern_wire.records.layout import BORN_HOST_IPV6, COMMITTED, PREPARED, ROLLED_BACK, STORE_HOST_IPV6
+from tern_wire.records.properties import encode_properties, system_properties
+from tern_wire.records.read import RocketRecord, decode_rocketmq_record
+from tern_wire.records.write import encode_record, encode_rocketmq_record
 from tests.support.files.rocketmq_golden import PARTS, golden_part
+from tests.support.files.rocketmq_writing import index_hashes
 
 # Values that meet every branch: ASCII, two and three bytes, surrogate pairs, long ones; no control characters.
 TEXT = st.text(st.characters(min_codepoint=32, codec="utf-8"), max_size=12) | st.sampled_from(
@@ -59,16 +52,6 @@ def record(topic: str, properties: bytes, sysflag: int = 0, *, version: int = 1,
     )
 
 
-def one_by_one(topic: str, properties: bytes, *, tags: bool) -> list[int]:
-    """As IndexService.buildIndex goes through one record."""
-    found = read_properties(properties)
-    texts = [found["UNIQ_KEY"]] if "UNIQ_KEY" in found else []
-    texts += [word for word in found.get("KEYS", "").split(" ") if word]
-    if tags and "TAGS" in found:
-        texts.append(f"T#{found['TAGS']}")
-    return [slot_hash(f"{topic}#{text}") for text in texts]
-
-
 def check(topic: str, records: list[tuple[bytes, int]], version: int = 1, gap: bytes = b"") -> None:
     """The hashes of these records (properties, sysflag), with *gap* between them, are those of one after the other."""
     data, starts = bytearray(), []
@@ -76,15 +59,15 @@ def check(topic: str, records: list[tuple[bytes, int]], version: int = 1, gap: b
         data += gap
         starts.append(len(data))
         data += record(topic, properties, sysflag, version=version)
+    decoded = [decode_rocketmq_record(data, start) for start in starts]
     for tags in (False, True):
-        owners, hashes = hash_keys(bytes(data), np.array(starts, np.int64), topic.encode(), tags=tags)
-        expected = [
-            (number, value)
-            for number, (properties, sysflag) in enumerate(records)
-            if sysflag & ROLLED_BACK != ROLLED_BACK
-            for value in one_by_one(topic, properties, tags=tags)
-        ]
+        where = np.array(starts, np.int64)
+        owners, hashes = hash_keys(bytes(data), where, topic.encode(), tags=tags)
+        expected = [(number, value) for number, each in enumerate(decoded) for value in index_hashes(each, tags=tags)]
         assert list(zip(owners.tolist(), hashes.tolist(), strict=True)) == expected
+        for own_topic in (None, topic.encode()):
+            owners, hashes = hash_columns(columns_at(bytes(data), where), own_topic, tags=tags)
+            assert list(zip(owners.tolist(), hashes.tolist(), strict=True)) == expected
 
 
 @settings(max_examples=150, deadline=None)
@@ -160,17 +143,16 @@ def test_the_smallest_int_has_no_absolute_value() -> None:
 
 @pytest.mark.parametrize("name", PARTS)
 def test_hashes_are_those_of_the_columns_for_a_real_broker_s_records(name: str) -> None:
-    """Topic by topic, with tags; `key_hashes` is held to RocketMQ's own index files elsewhere."""
+    """Topic by topic, with tags; `hash_columns` is held to RocketMQ's own index files elsewhere."""
     part = golden_part(name)
     count = 0
     for topic, group in groupby(part.raw, _topic):
         data = b"".join(group)
         owners, hashes = hash_keys(data, record_starts(data), topic, tags=True)
         columns = read_columns(data)
-        their_owners, their_hashes = key_hashes(columns)
-        kept = is_indexed(columns.front["sysflag"])[their_owners]
-        assert owners.tolist() == their_owners[kept].tolist()
-        assert hashes.tolist() == their_hashes[kept].tolist()
+        their_owners, their_hashes = hash_columns(columns)
+        assert owners.tolist() == their_owners.tolist()
+        assert hashes.tolist() == their_hashes.tolist()
         count += len(hashes)
     assert count > 40
 

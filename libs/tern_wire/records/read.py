@@ -1,52 +1,48 @@
-r"""RocketMQ's message record whole and exact: both versions, IPv4 and IPv6 hosts, every field, bytes that round-trip.
+"""One record is read: in the form of our own log, decoded to texts, or in any form of RocketMQ's, field for field.
 
-     0        4         8          12        16       20               28           36          40
-     | size 4 | magic 4 | body crc | queue 4 | flag 4 | queue offset 8 | position 8 | sysflag 4 | born ms 8 ...
-     48                    +8 or 20    +8                      +8 or 20     +4                    +8
-     | born host 8 (v6 20) | store ms 8 | store host 8 (v6 20) | attempts 4 | prepared position 8 | body size 4 ...
-     | body ... | topic size 1 (version 2: 2) | topic ... | properties size 2 | k \x01 v \x02 ... |
-
-All integers are big-endian. Version 2 is written for topics of more than 127 bytes. At the end of a file stands a blank:
-`| size 4 | magic 4 |`, whose size reaches to the file's end. `tern_wire.records.record` writes the form that our own log has.
-Law: what decodes encodes to the same bytes; nothing but RecordMalformed is raised, and nothing larger than the input made.
-Reference: Apache RocketMQ 5, MessageDecoder, MessageExtEncoder, MessageVersion, MessageSysFlag, CommitLog.
+Law: what `decode_rocketmq_record` returns is encoded to the same bytes again. A reader raises nothing but its own error,
+and makes nothing larger than the input. The layout is drawn in `layout.py`.
 """
 
-import struct
 from dataclasses import dataclass
 from zlib import crc32
 
-from tern_wire.errors import RecordMalformed
+from tern_wire.errors import LinkBodyMalformed, RecordMalformed
 from tern_wire.limits import MESSAGE_BODY_SIZE_MAX_BYTES
 from tern_wire.records.compression import COMPRESSED, Compression, compression_of, decompress
-from tern_wire.records.hosts import IPV4_HOST_SIZE_BYTES, IPV6_HOST_SIZE_BYTES
-from tern_wire.records.message_id import encode_offset_id
-from tern_wire.records.record import HEAD, MAGIC, OVERHEAD_SIZE_BYTES, Bytes
+from tern_wire.records.hosts import IPV4_HOST_SIZE_BYTES, encode_offset_id
+from tern_wire.records.layout import (
+    AT_SYSFLAG,
+    BLANK,
+    HEAD,
+    HEAD_SIZE_BYTES,
+    HEADS,
+    HOSTS_IPV6,
+    MAGIC,
+    OVERHEAD_SIZE_BYTES,
+    PROPERTIES_SIZE_MAX_BYTES,
+    SIZE,
+    TOPIC_SIZE_MAX_BYTES,
+    VERSIONS,
+    Bytes,
+)
+from tern_wire.records.properties import decode_properties, read_properties
 
-MAGIC_V2 = 0xDAA320AB
-MAGIC_BLANK = 0xCBD43194
-BLANK = struct.Struct(">II")
-VERSIONS = {MAGIC: 1, MAGIC_V2: 2}
-MAGICS = {version: magic for magic, version in VERSIONS.items()}
-BORN_HOST_IPV6 = 0x10
-STORE_HOST_IPV6 = 0x20
-TRANSACTION = 0xC
-PREPARED, COMMITTED, ROLLED_BACK = 0x4, 0x8, 0xC
-AT_SYSFLAG = 36
-# Java reads the topic's size as a signed byte or short, that of the properties as a signed short.
-TOPIC_SIZE_MAX_BYTES = {1: 0x7F, 2: 0x7FFF}
-PROPERTIES_SIZE_MAX_BYTES = 0x7FFF
-_NUMBER = struct.Struct(">i")
-# HEAD with each host as long as two bits of the sysflag say.
-_BEFORE, _BETWEEN, _AFTER = HEAD.format.split(f"{IPV4_HOST_SIZE_BYTES}s")
-HEADS = {
-    flags: struct.Struct(
-        f"{_BEFORE}{IPV6_HOST_SIZE_BYTES if flags & BORN_HOST_IPV6 else IPV4_HOST_SIZE_BYTES}s"
-        f"{_BETWEEN}{IPV6_HOST_SIZE_BYTES if flags & STORE_HOST_IPV6 else IPV4_HOST_SIZE_BYTES}s{_AFTER}"
-    )
-    for flags in (0, BORN_HOST_IPV6, STORE_HOST_IPV6, BORN_HOST_IPV6 | STORE_HOST_IPV6)
-}
-_HOSTS = BORN_HOST_IPV6 | STORE_HOST_IPV6
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """One decoded record. Times are ms since the epoch; *offset* and *position* are 0 in the log itself."""
+
+    topic: str
+    queue: int
+    offset: int
+    position: int
+    size_bytes: int
+    body_crc: int
+    born_ms: int
+    stored_ms: int
+    body: bytes
+    properties: dict[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,10 +110,30 @@ class RocketRecord:
         return self.sysflag & ~COMPRESSED
 
 
-def read_properties(data: bytes) -> dict[str, str]:
-    """Properties as RocketMQ reads them: pairs without a separator, a name or a value do not count; of equal names the last."""
-    pairs = (item.partition("\x01") for item in data.decode("utf-8", "replace").split("\x02"))
-    return {name: value for name, _, value in pairs if name and value}
+def decode_record(data: Bytes, start: int = 0) -> Record:
+    """The record at *start*; LinkBodyMalformed when it does not lie wholly inside *data* or has another magic."""
+    if start < 0 or len(data) - start < OVERHEAD_SIZE_BYTES:
+        raise LinkBodyMalformed(reason=f"a record at {start} runs past {len(data)} bytes")
+    head = HEAD.unpack_from(data, start)
+    size, body_size = head[0], head[14]
+    topic_at = start + HEAD_SIZE_BYTES + body_size
+    if head[1] != MAGIC or start + size > len(data) or topic_at + 3 > start + size:
+        raise LinkBodyMalformed(reason=f"no record at {start}: magic {head[1]:#x}, size {size}")
+    properties_at = topic_at + 1 + data[topic_at] + 2
+    if properties_at > start + size:
+        raise LinkBodyMalformed(reason=f"a record at {start} has a topic that runs past its end")
+    return Record(
+        topic=str(bytes(data[topic_at + 1 : properties_at - 2]), "utf-8", "replace"),
+        queue=head[3],
+        offset=head[5],
+        position=head[6],
+        size_bytes=size,
+        body_crc=head[2],
+        born_ms=head[8],
+        stored_ms=head[10],
+        body=bytes(data[start + HEAD_SIZE_BYTES : topic_at]),
+        properties=decode_properties(bytes(data[properties_at : start + size])),
+    )
 
 
 def decode_rocketmq_record(data: Bytes, start: int = 0) -> RocketRecord:
@@ -131,7 +147,7 @@ def decode_rocketmq_record(data: Bytes, start: int = 0) -> RocketRecord:
     version = VERSIONS.get(magic)
     if version is None:
         raise RecordMalformed(position=start, reason=f"no record begins here (magic {magic:#010x})")
-    head = HEADS[_NUMBER.unpack_from(data, start + AT_SYSFLAG)[0] & _HOSTS]
+    head = HEADS[SIZE.unpack_from(data, start + AT_SYSFLAG)[0] & HOSTS_IPV6]
     if size > room or size < head.size + version + 2:
         raise RecordMalformed(position=start, reason=f"a record claims {size} bytes where {room} are left")
     (_, _, crc, queue, flag, queue_offset, position, sysflag, born_ms, born_host, *rest) = head.unpack_from(data, start)
@@ -164,34 +180,3 @@ def decode_rocketmq_record(data: Bytes, start: int = 0) -> RocketRecord:
         topic=bytes(data[topic_at:topic_end]),
         properties=bytes(data[topic_end + 2 : end]),
     )
-
-
-def encode_rocketmq_record(record: RocketRecord) -> bytes:
-    """The bytes of *record*; RecordMalformed when a field does not fit, or the hosts' sizes disagree with the sysflag."""
-    if record.version not in MAGICS or len(record.topic) > TOPIC_SIZE_MAX_BYTES[record.version]:
-        raise RecordMalformed(
-            position=0, reason=f"a topic of {len(record.topic)} bytes does not fit version {record.version}"
-        )
-    if len(record.properties) > PROPERTIES_SIZE_MAX_BYTES:
-        raise RecordMalformed(position=0, reason=f"properties of {len(record.properties)} bytes do not fit")
-    head, size = HEADS[record.sysflag & _HOSTS], record.size_bytes
-    if head.size + record.version + 2 + len(record.body) + len(record.topic) + len(record.properties) != size:
-        raise RecordMalformed(position=0, reason=f"hosts are not as long as sysflag {record.sysflag:#x} says")
-    try:
-        packed = head.pack(
-            *(size, MAGICS[record.version], record.body_crc, record.queue, record.flag, record.queue_offset),
-            *(record.position, record.sysflag, record.born_ms, record.born_host, record.stored_ms, record.store_host),
-            *(record.attempts, record.prepared_position, len(record.body)),
-        )
-    except struct.error as error:
-        raise RecordMalformed(position=0, reason=f"a number does not fit: {error}") from error
-    topic_size = len(record.topic).to_bytes(record.version, "big")
-    properties_size = len(record.properties).to_bytes(2, "big")
-    return b"".join((packed, record.body, topic_size, record.topic, properties_size, record.properties))
-
-
-def encode_blank(size_bytes: int) -> bytes:
-    """The 8 bytes that say that the last *size_bytes* (8 to 2^31 - 1) of a commit-log file hold nothing."""
-    if not BLANK.size <= size_bytes <= 0x7FFFFFFF:
-        raise RecordMalformed(position=0, reason=f"a blank has 8 bytes at least, not {size_bytes}")
-    return BLANK.pack(size_bytes, MAGIC_BLANK)
