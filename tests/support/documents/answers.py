@@ -14,21 +14,32 @@ _VOLATILE = {"offset", "next_offset", "min_offset", "max_offset", "size", "body_
 _TIMES = ("_at", "_until", "_ms", "_per_s")
 _ID = re.compile(r"\b(?=[A-Za-z_-]*\d)[A-Za-z0-9_-]{20,}\b")
 _NUMBER = re.compile(r"\d+([.,:]\d+)*")
+_RULE = re.compile("─+")
 
 
 def _plain(text: str) -> str:
     """*text* without what differs from run to run."""
-    return _NUMBER.sub("#", _ID.sub("ID", text))
+    return _RULE.sub("─", _NUMBER.sub("#", _ID.sub("ID", text)))
+
+
+def _lines(text: str) -> list[str]:
+    """The lines of *text* without what differs from run to run, empty ones left out."""
+    plain = (" ".join(_plain(line).split()) for line in text.splitlines())
+    return [line for line in plain if line]
 
 
 def same_text(shown: str, real: str) -> bool:
     """Whether *real* has the lines of *shown*; a line "..." stands for any number of lines."""
-    pattern = "\n".join(
-        r"(?:.*\n?)*?" if line.strip() == "..." else re.escape(" ".join(_plain(line).split()))
-        for line in shown.strip().splitlines()
-    )
-    lines = [" ".join(_plain(line).split()) for line in real.strip().splitlines()]
-    return re.fullmatch(pattern, "\n".join(line for line in lines if line)) is not None
+    wanted, found = _lines(shown), _lines(real)
+    reached = {0}  # numbers of found lines that the wanted lines so far may have used up
+    for line in wanted:
+        if line == "...":
+            reached = set(range(min(reached), len(found) + 1))
+        else:
+            reached = {at + 1 for at in reached if at < len(found) and found[at] == line}
+        if not reached:
+            return False
+    return len(found) in reached
 
 
 def difference(shown: Any, real: Any, place: str = "answer") -> str:

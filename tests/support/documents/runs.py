@@ -14,7 +14,7 @@ from tests.support.documents.pages import Block, blocks
 # What the shell of a reader has anyway; and a request that is refused is a failure of its block.
 PREAMBLE = """set -euo pipefail
 ternmq() { "$TERNMQ_PYTHON" -m tern_cli "$@"; }
-curl() { command curl --fail-with-body "$@"; echo; }
+curl() { local status=0; command curl --fail-with-body "$@" || status=$?; echo; return $status; }
 """
 # Separates the outputs of blocks (ASCII's record separator).
 MARK = "\x1e"
