@@ -22,7 +22,11 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Future[
     """All pages under way, by name."""
     directory = tmp_path_factory.mktemp("documents")
     with running_mesh(directory / "mesh") as mesh, ThreadPoolExecutor(TOGETHER) as pool:
-        given = {"TERNMQ_ENDPOINT": mesh.endpoint, "TERNMQ_NAMESRV": mesh.namesrv, "TERNMQ_DATA_DIR": str(mesh.directory)}
+        given = {
+            "TERNMQ_ENDPOINT": mesh.endpoint,
+            "TERNMQ_NAMESRV": mesh.namesrv,
+            "TERNMQ_DATA_DIR": str(mesh.directory),
+        }
 
         def run(page: Path) -> PageRun:
             return run_page(page, directory / page.stem, addresses(mesh.port_base), given)
