@@ -11,6 +11,8 @@ from tests.support.documents.pages import PAGES, ROOT
 from tests.support.documents.runs import PageRun, addresses, run_page, runnable
 from tests.support.mesh.mesh import running_mesh
 
+# The first test waits for its page, which begins with the others.
+pytestmark = pytest.mark.timeout(600)
 # At a time: each page waits most of the time, for processes that begin.
 TOGETHER = 3
 RUNNABLE = [page for page in PAGES if runnable(page)]
@@ -21,7 +23,7 @@ NAMES = [str(page.relative_to(ROOT)) for page in RUNNABLE]
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Future[PageRun]]]:
     """All pages under way, by name."""
     directory = tmp_path_factory.mktemp("documents")
-    with running_mesh(directory / "mesh") as mesh, ThreadPoolExecutor(TOGETHER) as pool:
+    with running_mesh(directory / "mesh", "--wait", "80") as mesh, ThreadPoolExecutor(TOGETHER) as pool:
         given = {
             "TERNMQ_ENDPOINT": mesh.endpoint,
             "TERNMQ_NAMESRV": mesh.namesrv,

@@ -18,7 +18,8 @@ curl() { local status=0; command curl --fail-with-body "$@" || status=$?; echo; 
 """
 # Separates the outputs of blocks (ASCII's record separator).
 MARK = "\x1e"
-RUN_MAX_S = 90
+# On two quiet cores the longest page takes a tenth of it; a machine may be four times slower, and busy.
+RUN_MAX_S = 400
 
 
 @dataclass(frozen=True, slots=True)
