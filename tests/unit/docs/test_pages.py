@@ -18,6 +18,7 @@ WIDTH_MAX, TABLE_OR_LINK = 100, re.compile(r"^\s*\||^<!--|^\S*\[[^\]]*\]\([^)]*\
 # How many blocks of each page do not run here, by the key of NOT_RUN. A new one is added here, or runs.
 NOT_RUN_BLOCKS = {
     "README.md": {"make": 1},
+    "deploy/README.md": {"docker": 9},
     "docs/adding-a-feature.md": {"excerpt": 5},
     "docs/operations.md": {"docker": 2, "mesh": 4},
     "docs/security.md": {"secure": 3},
@@ -47,7 +48,7 @@ def test_every_page_is_in_the_index() -> None:
     assert not {path for path in everything() if path.name == "DESIGN.md"} - noted
 
 
-@pytest.mark.parametrize("name", [name for name, page in zip(NAMES, DOCUMENTS, strict=True) if page in PAGES])
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "SECURITY.md"])
 def test_every_block_of_a_page_runs_or_says_why_not(name: str) -> None:
     """Commands and programs are marked, and those that do not run here are counted."""
     found: Counter[str] = Counter()
