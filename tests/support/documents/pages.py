@@ -78,6 +78,7 @@ def without_blocks(page: Path) -> Iterator[tuple[int, str]]:
 def links(page: Path) -> list[str]:
     """The targets of all links of *page* that lead to a file of the repository or to a heading."""
     text = "\n".join(line for _, line in without_blocks(page))
+    text = re.sub(r"`[^`]*`", "`code`", text)
     return [target for target in _LINK.findall(text) if not re.match(r"\w+:", target)]
 
 
