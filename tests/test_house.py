@@ -13,7 +13,7 @@ FILES_MAX = 25
 # Folders with more files than that. Each number may only fall; `routes` have one file a subject.
 FULL_FOLDERS = {"libs/tern_service": 27, "loadtest/bench": 52}
 FULL_TEST_FOLDERS = {"tests/mesh": 28, "tests/sim": 56, "tests/unit/raft": 26}
-DOCUMENTS = ["ARCHITECTURE.md", "SECURITY.md", "CONTRIBUTING.md"]
+DOCUMENTS = ["ARCHITECTURE.md", "CONTRIBUTING.md", "README.md", "SECURITY.md", "deploy/README.md", "loadtest/README.md"]
 # A path as documents write it: with a folder, in backticks, a file or a folder of ours.
 PATH = re.compile(r"`((?:[\w.-]+/)+(?:[\w*.-]+\.(?:py|md|json|yml))?)(?:::\w+)?`")
 # A file of Python as docstrings and comments write it, with or without its folders; and those of pysyncobj that we speak of.
@@ -102,7 +102,8 @@ def test_no_modules_import_each_other_in_a_circle(package: str) -> None:
 
 def documents() -> list[Path]:
     """Those that name files."""
-    return [ROOT / name for name in DOCUMENTS] + [path for path in everything() if path.name == "DESIGN.md"]
+    pages = sorted((ROOT / "docs").glob("*.md"))
+    return [*(ROOT / name for name in DOCUMENTS), *pages, *(path for path in everything() if path.name == "DESIGN.md")]
 
 
 @pytest.mark.parametrize("document", [name_of(path) for path in documents()])

@@ -1,7 +1,6 @@
 """The core: log, queues, state machine and consensus of one broker node, on one loop.
 
-Owner of every file below the data directory. Sync and save jobs cross threads: to the disk threads
-and back.
+Owner of every file below the data directory. Sync and save jobs run on the disk threads.
 """
 
 import logging
@@ -71,9 +70,7 @@ class Engine:
         files: Files = REAL_FILES,
         on_change: Callable[[], None],
     ) -> None:
-        """Recover from the data directory, whose lock the caller holds. StoreError and its
-        subclasses name what is wrong.
-        """
+        """Recover from the data directory, whose lock the caller holds. StoreError."""
         self._config, self._runtime, self._on_change = config, runtime, on_change
         files = noted = NotedFiles(files, runtime.monotonic)
         # The resource that the operating system refuses this node, in a sentence; "" if none.
@@ -241,9 +238,7 @@ class Engine:
         return {"asked": self.raft.is_serving, "leader": self.raft.leader or ""}
 
     def transfer(self, to: str) -> dict[str, Any]:
-        """Hand leadership over to *to* ("": the follower with the longest log); only the leader
-        can.
-        """
+        """Hand leadership over to *to* ("": the follower with the longest log)."""
         reason = self.raft.transfer(to or None)
         return {"asked": not reason, "to": to, "leader": self.raft.leader or "", "reason": reason}
 
@@ -332,10 +327,7 @@ class Engine:
         self.store.want_trim(LogMark(trim.index, trim.position, trim.crc, trim.term), trim.floors)
 
     def _call_soon(self, callback: Callable[[], None]) -> None:
-        """Run the proposer's next step in its own turn; an error ends the node, not the proposer
-        alone.
-        """
-
+        """Run the proposer's next step in its own turn; an error ends the whole node."""
         self._runtime.call_soon(guarded, callback, self.fail)
 
     def _propose(self, parts: Parts, urgent: bool) -> tuple[int, int]:
@@ -391,9 +383,7 @@ class Engine:
             listener()
 
     def _held_back(self) -> int:
-        """Return the entry up to which all connected members have the log. An absent one may have
-        to be rebuilt.
-        """
+        """Return the entry up to which all connected members have the log."""
         there = [peer.match_index for peer in self.raft.peers() if peer.connected and peer.standing != "rebuilding"]
         return min(there, default=self.raft.applied_index)
 

@@ -1,5 +1,4 @@
-"""Group commit: everything that arrived while the last entry was being made durable becomes the
-next one.
+"""Group commit: what arrived while the last entry was being made durable becomes the next one.
 
 One entry is in flight at a time. Owner: the core loop. Every proposal is answered exactly once:
 with its verdict, with an error that says that nothing was stored, or with OutcomeUnknown.
@@ -71,8 +70,7 @@ class Proposal:
     done: Done
     build: Build | None = None
     receive: ReceiveRequest | None = None
-    # This node's own work: an error of `done` or `build` ends the node, since half a step would
-    # silently be the last.
+    # This node's own work: an error of `done` or `build` ends the node.
     is_upkeep: bool = False
     # Since when it waits (ms, monotonic); `submit` sets it.
     since_ms: int = 0
@@ -80,9 +78,7 @@ class Proposal:
 
 @dataclass(slots=True)
 class Flight:
-    """The entry being replicated: its index and term, and the proposals that wait for its
-    verdicts.
-    """
+    """The entry being replicated, and the proposals that wait for its verdicts."""
 
     index: int = 0
     term: int = 0
@@ -136,11 +132,8 @@ class Proposer:
         may_propose: Callable[[], bool] = lambda: True,
         read_message_groups: ReadMessageGroups = no_message_groups,
     ) -> None:
-        """*clocks*: the range of the members' wall clocks. *expected_ms*: the group's time as
-        followed (see `start_clock`).
-
-        *read_message_groups*: for ordered receives. *may_propose*: whether the followers keep up;
-        if not, `resume` is called often.
+        """*clocks*: the range of the members' wall clocks. *expected_ms*: see `start_clock`.
+        *read_message_groups*: for ordered receives. *may_propose*: whether the followers keep up.
         """
         self._broker_group, self._node = broker_group, node
         self._state, self._read_queue = state, read_queue
@@ -206,9 +199,7 @@ class Proposer:
             self._soon()
 
     def tick(self) -> None:
-        """Propose an empty entry when something expires and nothing else advances the time. Called
-        every few ms.
-        """
+        """Propose an empty entry when something expires and nothing else advances the time."""
         if self._flight is None and not self.waiting and self._is_serving():
             state = self._state()
             if self.has_clock() and state.is_due(self.now_ms()):
@@ -229,9 +220,7 @@ class Proposer:
             self._soon()
 
     def role_changed(self) -> None:
-        """Start the clock anew. Without leadership refuse waiting proposals; the entry in flight is
-        in doubt.
-        """
+        """Start the clock anew. Without leadership, refuse the waiting proposals."""
         self._clock = self._clock_due_ms = None
         if self._is_serving():
             return
@@ -285,9 +274,7 @@ class Proposer:
             self._soon()
 
     def _gather(self, proposal: Proposal, entry: _Entry, picker: Picker, fifo_picker: FifoPicker) -> bool:
-        """Put *proposal* into *entry*, or answer it; return False if it must wait for the next
-        entry.
-        """
+        """Put *proposal* into *entry*, or answer it; False if it must wait for the next entry."""
         try:
             found = self._payload(proposal, entry.now_ms, picker, fifo_picker)
         except Exception as error:
@@ -306,9 +293,7 @@ class Proposer:
         return True
 
     def _answer_all(self, told: Iterable[tuple[Proposal, Any, list[Pick]]]) -> None:
-        """Answer all, even if some answers raise; an error that ends the node is raised after the
-        last.
-        """
+        """Answer all, even if some answers raise; raise an error that ends the node at the end."""
         failure: Exception | None = None
         for proposal, verdict, picks in told:
             try:
@@ -332,9 +317,7 @@ class Proposer:
     def _payload(
         self, proposal: Proposal, now_ms: int, picker: Picker, fifo_picker: FifoPicker
     ) -> tuple[list[Pick], Parts | None] | None:
-        """Return a receive's picks, and the payload (None: empty); None if it must wait for the
-        next entry.
-        """
+        """Return a receive's picks and payload (None: empty); None if it must wait."""
         if proposal.receive is None:
             assert proposal.build is not None
             return [], proposal.build(now_ms)
@@ -370,9 +353,7 @@ class Proposer:
         now_ms: int,
         refusal: TernError,
     ) -> None:
-        """Refuse commands that store messages, since the log takes no entry; retry the rest in an
-        entry of its own.
-        """
+        """Refuse commands that store messages, since the log is full; retry the rest without them."""
         rest = [number for number, (kind, _) in enumerate(commands) if kind not in UNHURRIED]
         is_refused = set(range(len(commands))) - set(rest) or set(rest)
         self._answer_all((waiting[number][0], refusal, []) for number in is_refused)
@@ -383,18 +364,14 @@ class Proposer:
             self._soon()
 
     def now_ms(self) -> int:
-        """Return the group's time, which advances without requests; without a clock, the time as
-        far as this node knows it.
-        """
+        """Return the group's time, which advances without requests, as far as it is known here."""
         applied_ms = self._state().now_ms
         if not self.has_clock() or self._clock is None:
             return max(applied_ms, self._expected_ms() or 0)
         return self._clock.advance(applied_ms, self._mono_ms(), self._clocks())
 
     def has_clock(self) -> bool:
-        """Return whether this leader has a clock; until then it proposes nothing, since more
-        members' clocks will arrive soon.
-        """
+        """Return whether this leader has a clock; until then it proposes nothing."""
         if self._clock is not None:
             return True
         if not self._is_serving():

@@ -1,4 +1,4 @@
-"""A program that consumes as the README shows it: `python -m tests.support.client.consuming_worker async|blocking URL AT [TOPIC GROUP]`.
+"""A program that consumes as docs/sdk.md shows it: `python -m tests.support.client.consuming_worker async|blocking URL AT [TOPIC GROUP]`.
 
 Prints the id of each message that its handler gets. The message number AT (from 1) is never done: there it waits for its end.
 """

@@ -44,11 +44,11 @@ def test_every_recorded_figure_that_is_asked_for_is_recorded() -> None:
 
 
 def test_every_alert_is_explained_to_who_is_woken_by_it() -> None:
-    """In the table of deploy/README.md."""
-    readme = (ROOT / "deploy" / "README.md").read_text("utf-8")
+    """In the table of docs/operations.md."""
+    page = (ROOT / "docs" / "operations.md").read_text("utf-8")
     alerts = re.findall(r"alert: (\S+)", (ROOT / "deploy" / "prometheus" / "alerts.yml").read_text("utf-8"))
     assert len(alerts) == len(set(alerts)) > 10
-    assert [alert for alert in alerts if alert not in readme] == []
+    assert [alert for alert in alerts if alert not in page] == []
 
 
 def test_the_panels_of_the_board_do_not_overlap() -> None:

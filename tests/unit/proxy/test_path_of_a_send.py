@@ -1,0 +1,84 @@
+"""The way of a plain send through the proxy: the files that take part are those of ARCHITECTURE.md, in that order."""
+
+import re
+import sys
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+
+import tern_proxy
+import tern_remoting
+from tests.support.proxy.proxy_mesh import ProxyMesh, proxy_mesh
+
+ROOT = Path(__file__).resolve().parents[3]
+PACKAGE, LINK = Path(tern_proxy.__file__).parent, Path(tern_remoting.__file__).parent / "link.py"
+# Files that call each other, and all files whose code runs. The second number may only fall.
+CHAIN_FILES_MAX, FILES_MAX = 10, 17
+# Runs when any frame has been answered, to let readers go on; no message passes it.
+BESIDE = {"waiting/read_room.py"}
+pytestmark = pytest.mark.anyio
+
+
+def section() -> str:
+    """The way as ARCHITECTURE.md tells it."""
+    text = (ROOT / "ARCHITECTURE.md").read_text("utf-8").partition("## A plain send through the proxy\n")[2]
+    return text[text.index("\n1. ") : text.index("\n## ")]
+
+
+class Trace:
+    """What runs between `begin` and `end`: *files* of the proxy, and its *chain*: those that were on the stack when the
+    message went into its lane, and then when its frame went to the link."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, None] = {}
+        self.chain: dict[str, None] = {}
+
+    def __call__(self, frame: FrameType, event: str, _argument: Any) -> None:
+        """One call or return, as `sys.setprofile` tells it."""
+        if event != "call":
+            return
+        path, name = Path(frame.f_code.co_filename), frame.f_code.co_name
+        if path.is_relative_to(PACKAGE):
+            self.files[str(path.relative_to(PACKAGE))] = None
+        if (path, name) in {(PACKAGE / "brokers" / "lanes.py", "submit"), (LINK, "begin")}:
+            self.chain |= dict.fromkeys(reversed(list(_stack(frame))))
+
+
+def _stack(frame: FrameType | None) -> list[str]:
+    """Files of the proxy from the innermost call outwards."""
+    found = []
+    while frame is not None:
+        path = Path(frame.f_code.co_filename)
+        if path.is_relative_to(PACKAGE):
+            found.append(str(path.relative_to(PACKAGE)))
+        frame = frame.f_back
+    return found
+
+
+async def trace_of_a_send(mesh: ProxyMesh) -> Trace:
+    """One send, whose topic and leader are known."""
+    await mesh.send(count=2)  # what happens once, at a first send, is not the way
+    exchange, trace = mesh.raw("POST", "/v1/topics/orders/messages"), Trace()
+    sys.setprofile(trace)
+    try:
+        exchange.push(b"hello")
+        await exchange.task
+    finally:
+        sys.setprofile(None)
+    assert exchange.status == 201
+    return trace
+
+
+async def test_a_plain_send_passes_the_files_that_the_architecture_names() -> None:
+    """A further file on the way, or one that is not on it any more, changes ARCHITECTURE.md, too."""
+    async with proxy_mesh() as mesh:
+        trace = await trace_of_a_send(mesh)
+    listed = section()
+    chain = re.findall(r"^\d+\. `([\w/]+\.py)`", listed, re.MULTILINE)
+    named = {name for name in re.findall(r"`([\w/]+\.py)`", listed) if not name.startswith("tern_")}
+    assert list(trace.chain) == chain
+    assert trace.files.keys() - BESIDE == named
+    assert len(chain) <= CHAIN_FILES_MAX
+    assert len(named) <= FILES_MAX
