@@ -40,7 +40,7 @@ def record_batch(page: bytes, *, topic: str, queue: QueueName, names: Sequence[s
     try:
         records = read_columns(page)
     except RecordMalformed as error:
-        raise LinkBodyMalformed(reason=f"no page of records: {error.detail}") from error
+        raise LinkBodyMalformed(reason=f"a record at {error.fields['position']}: {error.fields['reason']}") from error
     heads, count = records.heads, len(records)
     build: dict[str, Callable[[], Any]] = {
         "topic": lambda: _repeat(topic, count),

@@ -95,7 +95,7 @@ def test_a_page_that_ends_inside_a_record_is_refused(cut: int) -> None:
 
 @pytest.mark.parametrize(
     ("at", "value", "says"),
-    [(4, 0, "magic"), (87, 200, "runs past its end"), (93, 200, "runs past its end"), (93, 5, "do not add up")],
+    [(4, 0, "magic"), (87, 200, "body of 200"), (93, 200, "topic of 200"), (93, 5, "do not end where it ends")],
 )
 def test_a_record_that_contradicts_itself_is_refused(at: int, value: int, says: str) -> None:
     """Damage magic, body size or topic size of a good record: refused with what is wrong, never read out of bounds."""
