@@ -22,7 +22,7 @@ from tests.support.files.shared_log import shared_parts
 
 PAGE = "max_messages=16384&max_bytes=4194304"
 PAGE_WITHIN_S = 30.0
-# Size, offset in the queue and size of the body of tern_wire.records.record's head; the rest is skipped.
+# Size, offset in the queue and size of the body of a record's head (tern_wire.records.layout); the rest is skipped.
 _HEAD = struct.Struct(">I16xq56xI")
 assert _HEAD.size == HEAD_SIZE_BYTES
 _HEADERS = f"accept: {paths.RECORDS}\r\n".encode()

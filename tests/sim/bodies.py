@@ -18,7 +18,7 @@ from tests.sim.history import Stored
 FILLER = b"".join(crc32(number.to_bytes(2, "big")).to_bytes(4, "big") for number in range(4096))
 SIZE_MAX_BYTES = len(FILLER) // 2
 ZEROS_MIN_BYTES = 1_500
-# Size, queue offset, store time and body size of tern_wire.records.record's head.
+# Size, queue offset, store time and body size of a record's head (tern_wire.records.layout).
 _HEAD = struct.Struct(">I16xq28xq20xI")
 _HEAD_SIZE_BYTES = 88
 assert _HEAD.size == _HEAD_SIZE_BYTES
