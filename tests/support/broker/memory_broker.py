@@ -141,6 +141,8 @@ class MemoryBroker:
         await self.server.stop()
         self.engine.finish(lambda: None)
         self.runtime.turn()
+        # Others may hold this object for the rest of the process: FastAPI caches what an application was made of.
+        self.files._disk.files.clear()
 
     # Bending the link -------------------------------------------------------------------------------------------
     def script(self, code: RequestCode, *bends: Bend) -> None:
