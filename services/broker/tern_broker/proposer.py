@@ -353,7 +353,7 @@ class Proposer:
         now_ms: int,
         refusal: TernError,
     ) -> None:
-        """Refuse commands that store messages, since the log is full; retry the rest without them."""
+        """Refuse commands that store messages, since the log is full; retry the others."""
         rest = [number for number, (kind, _) in enumerate(commands) if kind not in UNHURRIED]
         is_refused = set(range(len(commands))) - set(rest) or set(rest)
         self._answer_all((waiting[number][0], refusal, []) for number in is_refused)

@@ -89,7 +89,7 @@ class Firer:
         self._go_on()
 
     def _go_on(self) -> None:
-        """Call `step` from a callback whose errors nobody else handles."""
+        """Call `step` from a callback whose errors no other code handles."""
         if not self._is_serving():
             return
         try:
