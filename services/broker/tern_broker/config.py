@@ -83,7 +83,7 @@ class BrokerConfig(SecuritySettings):
         self.check_security()
         self.check_urls("--namesrv", self.namesrv)
         if not self.advertise and self.listen.strip("[]") in _EVERYWHERE:
-            raise ValueError(f"--listen {self.listen} is every address and none; tell others one with --advertise.")
+            raise ValueError(f"--listen {self.listen} is no address that others can reach; set one with --advertise.")
         if self.advertise in _EVERYWHERE or not _HOST.fullmatch(self.advertise):
             raise ValueError(f"--advertise is '{self.advertise}'; use a host name or an address that others can reach.")
         for option, name in (("--broker-group", self.broker_group), ("--node", self.node)):

@@ -40,7 +40,7 @@ class Ending:
             self.disk_failed(error)
         elif isinstance(error, LogRot | DerivedDamage):
             self._note(error)
-        log.critical("this node cannot go on; it ends, and replays the log when it is started again", exc_info=error)
+        log.critical("this node ends after an error; the next start replays the log", exc_info=error)
         self._runtime.end(EXIT_BROKEN)
 
     def fail_soon(self, error: Exception) -> None:
@@ -92,7 +92,7 @@ class Ending:
         try:
             self._store.note_damage(damage)
         except OSError:
-            log.critical("the disk does not take the note of what was found", extra={"damage": str(damage)})
+            log.critical("the disk refuses the note of the damage", extra={"damage": str(damage)})
             if isinstance(damage, LogRot):
                 self._note_in_votes()
 
@@ -101,7 +101,7 @@ class Ending:
         try:
             self._votes.forget(self._runtime.new_id(), needs_copy=True)
         except OSError:
-            log.critical("nor does it take it among the votes")
+            log.critical("the note could not be written to the vote file either")
 
 
 class GuardedDisk:

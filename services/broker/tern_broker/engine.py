@@ -79,11 +79,9 @@ class Engine:
         self._version = raft_config.version
         votes = RaftNode.open_votes(raft_config, incarnation=runtime.new_id(), files=files)
         if votes.replaced:
-            log.warning(
-                "this node has forgotten its votes: the group must take it back", extra={"reason": votes.replaced}
-            )
+            log.warning("this node has lost its votes: the group must readmit it", extra={"reason": votes.replaced})
         if votes.needs_copy:
-            raise LogRot(config.data_dir / "commitlog", 0, "what was written to it may be lost; it must be copied anew")
+            raise LogRot(config.data_dir / "commitlog", 0, "data written to it may be lost; it must be copied anew")
         states = SavedStates()
         self.store = Store.open(
             config.data_dir,

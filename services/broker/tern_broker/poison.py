@@ -101,7 +101,7 @@ class Poison:
         raft = self._raft
         reason = raft.pass_over.withdraw(index) if is_withdrawn else raft.pass_over.ask(index)
         if not reason:
-            log.warning("an operator has spoken of an entry", extra={"entry": index, "try_again": is_withdrawn})
+            log.warning("an operator has decided about an entry", extra={"entry": index, "try_again": is_withdrawn})
         return {"asked": not reason, "index": index, "leader": raft.leader or "", "reason": reason}
 
     def describe(self) -> dict[str, Any] | None:
@@ -159,7 +159,7 @@ def _read(text: str | None) -> Poisoned | None:
             tries=int(facts["tries"]),
         )
     except (ValueError, KeyError, TypeError):
-        log.warning("the note of an entry that could not be applied is unreadable: it is tried again")
+        log.warning("the note about an entry that could not be applied is unreadable: the entry is tried again")
         return None
 
 

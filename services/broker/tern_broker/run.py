@@ -237,7 +237,7 @@ def _link_server(
         if role == "proxy" or (role == "checker" and frame.code in CHECKER_REQUESTS):
             door.on_frame(link, frame)
         else:
-            link.refuse(Refusal.STRANGER, "proxies speak here, and checkers of their checks")
+            link.refuse(Refusal.STRANGER, "this port is for proxies, and for requests of checkers about checks")
 
     return LinkServer(
         config.listen,

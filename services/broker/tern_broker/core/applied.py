@@ -128,5 +128,5 @@ def read_map(payload: memoryview) -> dict[str, Any]:
     except MalformedBody as error:
         raise LinkBodyMalformed(reason=error.detail) from error
     if not isinstance(value, dict):
-        raise LinkBodyMalformed(reason="a command that is no map")
+        raise LinkBodyMalformed(reason="a command that is not a map")
     return value

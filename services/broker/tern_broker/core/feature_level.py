@@ -32,7 +32,7 @@ class FeatureLevel:
     def _raise(self, payload: memoryview, _position: int, _applied: Applied) -> Verdict:
         level = read_map(payload)["level"]
         if type(level) is not int or not GENESIS_VERSION <= level <= LEVEL_MAX:
-            raise LinkBodyMalformed(reason="a feature level that is none")
+            raise LinkBodyMalformed(reason="an invalid feature level")
         # A leader that does not know of an earlier raise yet may request a lower level.
         self.level = max(self.level, level)
         return {"level": self.level}

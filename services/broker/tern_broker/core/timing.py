@@ -73,7 +73,7 @@ class Timing:
         topic_ids, of_topic, counted = np.unique(rows["topic_id"], return_inverse=True, return_counts=True)
         counts = dict(zip(topic_ids.tolist(), counted.tolist(), strict=True))
         if any(count > self.pending[topic_id] for topic_id, count in counts.items()):
-            raise LinkBodyMalformed(reason="a FIRE of more messages than wait")
+            raise LinkBodyMalformed(reason="a FIRE of more messages than are waiting")
         self._forget(counts)
         applied.fired.append(rows)
         rows = rows[rows["queue"] < self._queues(topic_ids.tolist())[of_topic]]

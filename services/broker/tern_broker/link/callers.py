@@ -30,7 +30,7 @@ class Callers:
         if FIELD not in head:
             return
         if link.peer.role != "proxy":
-            raise LinkBodyMalformed(reason="a principal, told by somebody who is no proxy")
+            raise LinkBodyMalformed(reason="a principal from a peer that is not a proxy")
         principal = self._seal.take(head, frame.code)
         about = next((str(head[name])[:160] for name in _OBJECTS if name in head), "")
         told = {"principal": principal, "request": RequestCode(frame.code).name, "object": about}

@@ -185,7 +185,7 @@ def _check_halves(rows: npt.NDArray[Any], producer_groups: int) -> None:
     is_early_or_late = (rows["deliver_ms"] < 0) | (rows["deliver_ms"] > CHECK_AFTER_MAX_MS)
     is_wrong |= is_half & (is_early_or_late | (rows["message_group"] != 0))
     if is_wrong.any():
-        raise LinkBodyMalformed(reason=f"SEND row {int(np.argmax(is_wrong))} is no half message that there can be")
+        raise LinkBodyMalformed(reason=f"SEND row {int(np.argmax(is_wrong))} is not a valid half message")
 
 
 def _check_one(

@@ -89,7 +89,7 @@ class TransactionRequests(Requests):
             raise LinkBodyMalformed(reason=f"END_TRANSACTIONS of {request.rows} rows in {len(raw)} bytes")
         rows = np.frombuffer(bytes(raw), END_ROWS)
         if not are_ends(rows):
-            raise LinkBodyMalformed(reason="END_TRANSACTIONS with an outcome, or somebody, that there is not")
+            raise LinkBodyMalformed(reason="END_TRANSACTIONS with an unknown outcome or originator")
         steps = self._steps(rows)
         ends = _Ends(link, opaque, [None] * len(steps))
         for number, (begin, end, size_bytes) in enumerate(steps):

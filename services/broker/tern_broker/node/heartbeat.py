@@ -140,13 +140,13 @@ class _Teller:
         except _NotTaken as failure:
             return self._failed(str(failure))
         if self._is_down:
-            log.info("name server takes the registration again", extra={"url": self._url})
+            log.info("name server accepts the registration again", extra={"url": self._url})
         self._is_down, self._retry_s = False, RETRY_MIN_S
         return interval_s
 
     def _failed(self, reason: str) -> float:
         if not self._is_down:
-            log.warning("name server does not take the registration", extra={"url": self._url, "reason": reason})
+            log.warning("name server does not accept the registration", extra={"url": self._url, "reason": reason})
         self._is_down, self._role_told = True, None
         pause_s, self._retry_s = self._retry_s, min(2 * self._retry_s, RETRY_MAX_S)
         return min(pause_s, self._config.heartbeat_interval_ms / 1_000)

@@ -113,7 +113,7 @@ class HttpLoop:
         except (Exception, SystemExit):
             # A node that does not register would lead without being found. SystemExit means that
             # the server cannot start.
-            log.critical("the HTTP loop broke; the process ends", exc_info=True)
+            log.critical("the HTTP loop failed; the process ends", exc_info=True)
             os._exit(EXIT_BROKEN)
 
     def _rebuild_door(self) -> "RebuildDoor | None":

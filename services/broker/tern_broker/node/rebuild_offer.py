@@ -33,7 +33,7 @@ def rebuild_offer(config: BrokerConfig, engine: Engine, *, key: bytes) -> Rebuil
         if not engine.raft.is_serving:
             raise RebuildNotHere(node=config.node, leader=engine.raft.leader or "")
         if engine.comparer.is_undecided:
-            raise RebuildNotNow(reason="the nodes differ and nobody knows who is right; see `ternmq raft digests`")
+            raise RebuildNotNow(reason="the nodes differ and no majority agrees; see `ternmq raft digests`")
         try:
             return source.manifest(engine.raft.applied_index)
         except (OSError, StoreError) as error:

@@ -228,7 +228,7 @@ class _Copier:
             if status.get("serving") is True:
                 return name, peers[name]
         heard = [name for name, status in zip(names, answers, strict=True) if status]
-        raise CopyRefused(0, f"no member leads and serves; {', '.join(heard) or 'none of them'} answers")
+        raise CopyRefused(0, f"no member leads and serves; answers from: {', '.join(heard) or 'none'}")
 
     async def _get_status(self, url: str) -> dict[str, Any]:
         try:

@@ -46,7 +46,7 @@ async def stand_by(
         found = {"file": str(reason.file), "position": reason.position, "reason": reason.reason}
         log.critical("quarantined: the log of this node is damaged", extra=found)
     else:
-        log.warning("this node has no log that it may use", extra={"reason": reason})
+        log.warning("this node has no usable log", extra={"reason": reason})
     facts: dict[str, Any] = {
         "node": config.node,
         "broker_group": config.broker_group,

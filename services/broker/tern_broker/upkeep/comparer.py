@@ -159,7 +159,7 @@ class Comparer:
         """
         reason = self._why_not(node)
         if not reason:
-            log.warning("an operator has chosen whose state is right", extra={"chosen": node})
+            log.warning("an operator has chosen the node whose state is right", extra={"chosen": node})
             reason = "" if self._try(CommandKind.CHOOSE, [encode_msgpack({"node": node})]) else "its disk is full"
         return {"asked": not reason, "chosen": node, "leader": self._raft.leader or "", "reason": reason}
 
@@ -257,11 +257,11 @@ class Comparer:
         if self._wrong_since_s is None:
             self._wrong_since_s = now_s
             facts = {"index": index, "digests": digests}
-            log.critical("what this leader has applied differs from what most nodes have; it hands over", extra=facts)
+            log.critical("the state of this leader differs from the majority's; it hands over", extra=facts)
         heirs = sorted(node for node, digest in digests.items() if digest == right)
         heirs = [node for node in heirs if node in self._raft.counted()]
         if now_s - self._wrong_since_s > HAND_OVER_MAX_S:
-            self._leave("what this leader has applied differs from what most nodes have")
+            self._leave("the state of this leader differs from the majority's")
         elif heirs:
             self._raft.transfer(heirs[0])
 
@@ -281,9 +281,7 @@ class Comparer:
         is_meant = own is not None and own == judgement.digests.get(self._node)
         is_meant &= judgement.is_final or self._node in judgement.leaving
         if is_meant and own != judgement.right:
-            self._leave(
-                "what this node has applied differs from what most nodes have, or from the node that was chosen"
-            )
+            self._leave("the state of this node differs from the majority's, or from the chosen node's")
 
     def _tell(self) -> None:
         noted, comparison = self._comparison.noted, self._comparison

@@ -105,9 +105,7 @@ class Firer:
             self._is_waiting = False
             refused = verdict.code if isinstance(verdict, TernError) else ""
             if refused and refused != self._refused and not isinstance(verdict, NotLeader | OutcomeUnknown):
-                log.warning(
-                    "delayed messages that are due must wait", extra={"reason": refused, "detail": str(verdict)}
-                )
+                log.warning("due messages cannot be delivered yet", extra={"reason": refused, "detail": str(verdict)})
             self._refused = refused
             if not refused:
                 self._call_later(0.0, self._go_on)

@@ -76,5 +76,5 @@ class Raiser:
                 raise
             return  # a full disk has room again some time
         log.info(
-            "every member knows a newer state machine: the group's level rises", extra={"from": level, "to": known}
+            "every member supports a newer state machine: the group's level rises", extra={"from": level, "to": known}
         )

@@ -148,7 +148,7 @@ def _blocks(payload: memoryview) -> list[tuple[tuple[Any, ...], list[tuple[int, 
     at = 0
     while at < len(payload):
         if at + FIFO_HEAD.size > len(payload):
-            raise LinkBodyMalformed(reason="a LEASE_FIFO that ends in a head")
+            raise LinkBodyMalformed(reason="a LEASE_FIFO that ends within a head")
         head = FIFO_HEAD.unpack_from(payload, at)
         at += FIFO_HEAD.size
         count = head[3]

@@ -118,7 +118,7 @@ class Leasing:
         rows = np.frombuffer(payload, LEASE_ROWS, len(payload) // LEASE_ROWS.itemsize)
         token = bytes(payload[rows.nbytes :])
         if len(token) not in {0, TOKEN_SIZE_BYTES}:
-            raise LinkBodyMalformed(reason=f"a LEASE with {len(token)} bytes behind its rows")
+            raise LinkBodyMalformed(reason=f"a LEASE with {len(token)} bytes after its rows")
         verdicts = np.zeros(len(rows), LEASE_VERDICTS)
         for number, (group_id, topic_id, queue, count, start, run, version, invisible_ms) in enumerate(rows.tolist()):
             topic = self._names.topics_by_id.get(topic_id)

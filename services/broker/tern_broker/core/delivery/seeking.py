@@ -63,7 +63,7 @@ def seek_moves(topic: Topic, group: Group, row: Sequence[Delivery | None], reque
                 raise InvalidField(reason=f"offset {after} is not in 0..{end}", pointer=f"/to/offsets/{queue}")
             after = max(after, least)
         else:
-            raise InvalidField(reason="'to' says where every queue goes", pointer="/to")
+            raise InvalidField(reason="'to' names a place for every queue", pointer="/to")
         moves.append(Move(queue, before, after))
     return moves
 

@@ -136,7 +136,7 @@ class Transactions:
             raise LinkBodyMalformed(reason=f"END_TRANSACTIONS of {len(payload)} bytes")
         rows = np.frombuffer(payload, END_ROWS)
         if not are_ends(rows):
-            raise LinkBodyMalformed(reason="END_TRANSACTIONS with an outcome, or somebody, that there is not")
+            raise LinkBodyMalformed(reason="END_TRANSACTIONS with an unknown outcome or originator")
         return self._end_all(rows, "", applied)
 
     def _resolve(self, payload: memoryview, _position: int, applied: Applied) -> Verdict:

@@ -98,7 +98,7 @@ def read_resolution(request: Mapping[str, Any]) -> Resolution:
 
 def _by(value: Any) -> int:
     if not is_whole(value, BY_CLIENT, BY_HAND) or value not in {BY_CLIENT, BY_HAND}:
-        raise InvalidField(reason="'by' is a client or a hand", pointer="/by")
+        raise InvalidField(reason="'by' is a client or an operator", pointer="/by")
     return int(value)
 
 
