@@ -25,7 +25,7 @@ export PYTHONDONTWRITEBYTECODE :=
 DEMO_TESTS := tests/unit/spark tests/unit/demo
 # Tests that only compute share the cores, JOBS at a time: one more than two cores, because some of them wait. Those with meshes of real processes
 # have the machine to themselves, and wait for the most part: two files of them at a time.
-SHARED_TESTS := tests/sim tests/crash tests/test_tidy.py tests/test_house.py tests/test_security_document.py tests/unit
+SHARED_TESTS := tests/sim tests/crash tests/test_tidy.py tests/test_house.py tests/test_prose.py tests/test_security_document.py tests/unit
 ALONE_TESTS := tests/mesh tests/procs tests/secure
 # With ARGS one of the two may have nothing to do, which pytest calls 5.
 PYTEST_DONE = || [ $$? -eq 5 -a -n "$(ARGS)" ]
@@ -106,7 +106,7 @@ check: .venv/.test ## Lint, format, types, the SDK's blocking half and the tidy 
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m tests.support.client.blocking_half --check
-	$(BIN)/python -m pytest -q tests/test_tidy.py tests/test_house.py
+	$(BIN)/python -m pytest -q tests/test_tidy.py tests/test_house.py tests/test_prose.py
 
 bench: .venv/.test ## Measure a fresh mesh of its own: a table, and one JSON line per figure in .tern/bench/
 	$(BIN)/python -m loadtest.bench mesh $(ARGS)

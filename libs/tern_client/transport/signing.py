@@ -1,7 +1,7 @@
 """Signed requests: used by credentials.py for Ed25519 keys.
 
     Signature-Input: pyhms=("@method" "@path" "@query" "@authority" "mq-namespace" "content-digest")
-                     ;created=1800000000;keyid="<kid>";alg="ed25519";nonce="<22>"          (one line)
+                     ;created=1800000000;keyid="<kid>";alg="ed25519";nonce="<22>"  (one line)
     Signature:       pyhms=:<64 bytes in base64>:
     Content-Digest:  sha-256=:<32 bytes in base64>:
 

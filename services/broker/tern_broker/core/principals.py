@@ -87,7 +87,7 @@ class Principals:
                 return
             yield name
 
-    # Commands --------------------------------------------------------------------------------------------------
+    # Commands -------------------------------------------------------------------------------------
     def _put(self, payload: memoryview, _position: int, applied: Applied) -> Verdict:
         request = read_map(payload)
         change, base, is_repair = read_put(request)
@@ -129,7 +129,7 @@ class Principals:
                 del self._all[name]
                 self._size_bytes -= len(packed)
 
-    # Saving ----------------------------------------------------------------------------------------------------
+    # Saving ---------------------------------------------------------------------------------------
     def pack(self) -> Any:
         """As Part."""
         documents = [[revision, packed] for revision, _, packed in self._all.values()]
@@ -176,5 +176,5 @@ def _check_size(before: PrincipalDocument, after: PrincipalDocument, size: int, 
 
 
 def _takes_away(before: PrincipalDocument, after: PrincipalDocument) -> bool:
-    """Whether the change only revokes or deletes: such a change is never refused for lack of room."""
+    """Whether the change only revokes or deletes: it is never refused for lack of room."""
     return after.version == before.version and set(after.keys) <= set(before.keys)

@@ -1,7 +1,7 @@
 """Authentication: the principal of a request, by a bearer key or by a signature.
 
-    Authorization: Bearer mqk_<kid>_<secret>     compared with the SHA-256 in the table of principals
-    Signature, Signature-Input                   see signed_requests.py
+    Authorization: Bearer mqk_<kid>_<secret>   compared with the SHA-256 in the table of principals
+    Signature, Signature-Input                 see signed_requests.py
 
 The session of an Authorization header is cached by the header's bytes until the table changes.
 

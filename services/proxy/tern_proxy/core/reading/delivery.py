@@ -1,4 +1,4 @@
-"""Records of the broker become messages for a reader: one pass over the bytes, one struct a message."""
+"""Decode a broker's records as messages for a reader: one pass over the bytes, one struct each."""
 
 import base64
 import json as std_json
@@ -35,7 +35,8 @@ PutBody = Callable[[Any, bytes, str], None]
 M = TypeVar("M", bound=Message)
 
 ENCODINGS = ("text", "json", "base64")
-# From here on a text becomes JSON at once: orjson finds what is to be escaped in it several times faster than msgspec, which encodes the rest.
+# Texts of at least this length become JSON at once: orjson finds the characters to escape several
+# times faster than msgspec, which encodes the rest.
 LONG_TEXT_LENGTH = 2_048
 _check_json = msgspec.json.Decoder(Raw).decode
 
@@ -139,7 +140,7 @@ def read_leased(
     return messages
 
 
-# Bodies -----------------------------------------------------------------------------------------------------------
+# Bodies -------------------------------------------------------------------------------------------
 def put_bytes(message: Message, body: bytes, _: str) -> None:
     """`body` as it is: MessagePack and raw answers."""
     message.body = body
@@ -193,7 +194,7 @@ def _is_json(content_type: str) -> bool:
 PUT_BODY: dict[str, PutBody] = {"": put_fitting, "text": put_text, "json": put_json, "base64": put_base64}
 
 
-# Raw --------------------------------------------------------------------------------------------------------------
+# Raw ----------------------------------------------------------------------------------------------
 _RAW_HEADERS = (
     ("message_id", b"mq-message-id"),
     ("topic", b"mq-topic"),

@@ -1,8 +1,9 @@
-r"""Messages become records and send rows: the loop that every message passes, so it makes no object it does not need.
+r"""Encode messages as records and send rows. Every message passes this loop, so it makes no object
+that it does not need.
 
-A record is three parts, joined once when its frame is written: head (88 bytes, of which all but size, checksum and body
-size are the same for a whole request), body, tail (topic, properties). A message that is not allowed becomes an error at its
-index; the others go on.
+A record is three parts, joined once when its frame is written: head (88 bytes, of which all but
+size, checksum and body size are the same for a whole request), body, tail (topic, properties). A
+message that is not allowed becomes an error at its index; the others continue.
 """
 
 from collections.abc import Sequence
@@ -48,10 +49,12 @@ _ID, _KEYS, _TAGS, _CONTENT_TYPE = (f"{name}\x01" for name in (MESSAGE_ID, KEYS,
 
 
 class Parcel:
-    """Messages of one request for one broker group, at most LANE_SIZE_MAX_BYTES unless one alone is larger, or all are one transaction.
+    """Messages of one request for one broker group: at most LANE_SIZE_MAX_BYTES, unless a single
+    message is larger or all of them are one transaction.
 
-    `indexes[i]` is the place in the request of row i. `is_keyed`: every row has an idempotency key, or the transaction has one. A row's topic
-    is the place of its name in `topics`. `producer_group`: of half messages, "" for others.
+    `indexes[i]` is the index of row i in the request. `is_keyed`: every row has an idempotency key,
+    or the transaction has one. A row's topic is the index of its name in `topics`.
+    `producer_group`: of half messages, "" for others.
     """
 
     __slots__ = (*("broker_group", "indexes", "is_keyed", "parts", "producer_group", "rows", "size_bytes", "topics"),)
@@ -68,8 +71,8 @@ class Parcel:
 
 
 class Encoded:
-    """A request's messages, encoded: parcels in order of sending, ids by index, errors by index, and by index the delivery time
-    (ms) of those that are to wait for one.
+    """A request's messages, encoded: parcels in order of sending; ids, errors and delivery times
+    (ms, of delayed messages) by index.
     """
 
     __slots__ = ("deliver_ms", "errors", "message_ids", "parcels")
@@ -95,12 +98,15 @@ def encode_messages(
     is_transactional: bool = False,
     moved_from: str = "",
 ) -> Encoded:
-    """Records and rows of *messages*. *usable*: broker groups that a message without key or pinned queue may go to.
-    *wiped*: groups whose write permission is withdrawn; whatever would go there is refused (BrokerGroupNotWritable).
+    """Encode *messages* as records and rows.
 
-    Pointers of errors begin with *at* and the message's index ("" for a single message: no index). *system*: properties that every message
-    gets and no producer may set, as they stand in a record. *is_transactional*: they are half messages, as far as the topic's type goes.
-    *moved_from*: the broker group that has said that these keys and message groups belong to another one.
+    - *usable*: broker groups for messages without key or pinned queue.
+    - *wiped*: broker groups without write permission; their messages are refused
+      (BrokerGroupNotWritable).
+    - *at*: where error pointers begin, before the message's index ("": a single message, no index).
+    - *system*: properties that every message gets and no producer may set, in a record's form.
+    - *is_transactional*: the topic's type is checked for half messages.
+    - *moved_from*: the broker group that refused these keys and message groups as moved.
     """
     encoded = Encoded()
     turn = topic.take_turn()
@@ -181,14 +187,17 @@ def encode_messages(
 
 
 def placed(error: TernError, at: str) -> TernError:
-    """*error* with its pointer below *at*: made only now, since no good message should pay for it."""
+    """Return *error* with its pointer below *at*; valid messages do not pay for pointers."""
     if "pointer" not in error.fields:
         return error
     return type(error)(**{**error.fields, "pointer": f"{at}{error.fields['pointer']}"})
 
 
 def body_of(message: JsonMessage) -> tuple[bytes, str]:
-    """Body and content type of a JSON message; InvalidField unless exactly one of body, json, body_base64 is there."""
+    """Return body and content type of a JSON message.
+
+    Raise InvalidField unless exactly one of body, json, body_base64 is given.
+    """
     has_json = message.json is not UNSET
     given = (message.body is not None) + has_json + (message.body_base64 is not None)
     if given != 1:
@@ -209,7 +218,9 @@ def body_of(message: JsonMessage) -> tuple[bytes, str]:
 def encode_properties(
     message: PackedMessage | JsonMessage, message_id: str, content_type: str, timing: str = ""
 ) -> bytes:
-    r"""`k\x01v\x02...` of a message: its id, *timing*, keys, tag, content type and what the producer set, all checked."""
+    r"""Return a message's properties as `k\x01v\x02...`: id, *timing*, keys, tag, content type and
+    the producer's own, all checked.
+    """
     text = f"{_ID}{message_id}\x02{timing}"
     user = ""
     if message.keys:

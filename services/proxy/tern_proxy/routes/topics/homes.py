@@ -58,7 +58,7 @@ async def change_topic(proxy: Proxy, change: ChangeTopic, names: list[str]) -> C
             found = await _look(proxy, topic)
             hosts, placement = [name for name, _ in found], placement_of(_texts(found))
         if hosts:
-            # A broker group that has lost the topic since gets it with its placement, which all others ignore.
+            # A broker group that has lost the topic gets it with its placement; others ignore that.
             answers = await _tell_all(proxy, hosts, change, placement=placement, is_repeatable=mode != CREATE)
             answers += await _complete(proxy, topic, answers)
         else:
