@@ -18,7 +18,7 @@ import httpx
 
 from tern_wire.paths import CHECKER_PATH
 from tests.support.checker.counting_producer import CountingProducer
-from tests.support.checker.scripted_checks import SECRET
+from tests.support.checker.scripted_producer import SECRET
 from tests.support.mesh.mesh import Mesh, eventually, running_mesh
 
 # The slack is what a busy machine may add; a claim that nobody takes over after a checker's death would cost a minute.

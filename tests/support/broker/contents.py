@@ -7,8 +7,14 @@ from typing import Any
 from tern_broker.core.transactions.open_transactions import PARKED, read_messages
 from tern_broker.core.transactions.producers import ProducerGroup
 from tern_wire.link.commands import SEND_HEAD, CommandKind
-from tern_wire.link.rows import NO_KEY, SEND_ROW
-from tern_wire.records.properties import MESSAGE_ID, encode_properties
+from tern_wire.link.rows import FLAG_HALF, FLAG_SAME_TRANSACTION, NO_KEY, PREPARED, SEND_ROW
+from tern_wire.records.properties import (
+    MESSAGE_ID,
+    PRODUCER_GROUP,
+    TRANSACTIONAL,
+    encode_properties,
+    system_properties,
+)
 from tern_wire.records.write import encode_record
 from tern_wire.routing.placement import Placement
 from tern_wire.settings.producer_settings import ProducerSettings
@@ -104,6 +110,41 @@ def store(broker: MemoryBroker, topic: str, queue: int, bodies: Iterable[bytes])
         records.append(record)
     payload = SEND_HEAD.pack(len(rows), 0) + b"".join(rows) + b"".join(records)
     broker.submit(CommandKind.SEND, payload)
+
+
+def begin_transactions(
+    broker: MemoryBroker, topic: str, producer_group: str, transactions: Iterable[tuple[bytes, ...]]
+) -> list[int]:
+    """Begin transactions, each of messages with these bodies in queue 0, in one entry; return their
+    numbers. The n-th one, from 0, has messages with the ids `IDn-0`, `IDn-1`, ...
+    """
+    topic_id, group_id = broker.topics[topic].topic_id, producer_groups(broker)[producer_group].producer_group_id
+    rows, records = [], []
+    for number, bodies in enumerate(transactions):
+        for at, body in enumerate(bodies):
+            own = system_properties(f"ID{number}-{at}", "TagA", ["k1", "k2"], "text/plain")
+            others = [(PRODUCER_GROUP, producer_group), (TRANSACTIONAL, "true"), ("colour", "blue")]
+            record = encode_record(topic.encode(), 0, body, encode_properties([*own, *others]), born_ms=NOW_MS)
+            crc, flags = int.from_bytes(record[8:12], "big"), FLAG_HALF | (FLAG_SAME_TRANSACTION if at else 0)
+            rows.append(SEND_ROW.pack(len(record), topic_id, 0, flags, 0, crc, group_id, NO_KEY, 0, 0))
+            records.append(record)
+    verdicts = broker.submit(CommandKind.SEND, SEND_HEAD.pack(len(rows), 0) + b"".join((*rows, *records)))
+    assert set(verdicts["status"].tolist()) == {PREPARED}
+    return list(dict.fromkeys(verdicts["offset"].tolist()))
+
+
+def replicate(broker: MemoryBroker, leader: MemoryBroker) -> None:
+    """Append to the log of *broker*, and apply, what that of *leader* has beyond it, as a follower
+    does.
+    """
+    raft, log = broker.engine.raft, broker.engine.store.log
+    for index in range(log.end_index + 1, leader.engine.raft.applied_index + 1):
+        entry = leader.engine.store.log.entry(index)
+        raft._consensus.journal.append_parts([entry.body], entry.term, entry.version, kind=entry.kind)
+    raft._consensus._SyncObj__raftCommitIndex = log.end_index
+    raft._kick()
+    broker.runtime.turn()
+    assert raft.applied_index == leader.engine.raft.applied_index
 
 
 def commit_offsets(broker: MemoryBroker, group: str, topic: str, offsets: dict[int, int]) -> None:

@@ -1,4 +1,6 @@
-"""The Runtime of a broker node on the test's own event loop: an instant disk, and clocks that stand still but for what a test adds."""
+"""The Runtime of a broker node on the test's own event loop: an instant disk, and clocks that a
+test moves, or that follow the loop.
+"""
 
 import asyncio
 from collections import deque
@@ -12,22 +14,27 @@ NOW_MS = 1_700_000_000_000
 
 
 class LoopRuntime:
-    """The Runtime of a node on the running loop: its disk is instant, its clocks stand still but for what a test adds."""
+    """The Runtime of a node on the running loop, with an instant disk.
+
+    Its clocks stand still but for what a test adds. With *follows_loop* the loop's time passes too:
+    then schedules of the node run by themselves.
+    """
 
     pid = 1
 
-    def __init__(self) -> None:
+    def __init__(self, *, follows_loop: bool = False) -> None:
         self._loop = asyncio.get_running_loop()
+        self._began_s = self._loop.time() if follows_loop else None
         self._soon: deque[tuple[Callable[..., object], tuple[object, ...]]] = deque()
         self.ahead_s = 0.0
 
     def monotonic(self) -> float:
-        """Seconds that a test has let pass."""
-        return self.ahead_s
+        """Seconds that have passed."""
+        return self.ahead_s if self._began_s is None else self.waited() - self._began_s
 
     def wall_ms(self) -> int:
-        """NOW_MS, and what a test has let pass."""
-        return NOW_MS + round(self.ahead_s * 1000)
+        """NOW_MS, and what has passed."""
+        return NOW_MS + round(self.monotonic() * 1000)
 
     def waited(self) -> float:
         """The loop's seconds, and what a test has let pass: what long polls are bounded by."""

@@ -3,7 +3,8 @@
     proxy --LinkServer (127.0.0.1)--> MemoryBroker --> LinkDoor --> Engine on files in memory
 
 A test may bend the link: scripted replies, requests held back, a process that stands still. The broker behind it is the one that ships.
-Each node is a Raft group of one; two of them with the same broker group stand for members that have not replicated anything yet.
+Each node is a Raft group of one; two of them with the same broker group stand for members that have
+not replicated anything yet, until `replicate` of `contents.py`.
 """
 
 import math
@@ -74,7 +75,9 @@ class _Notices(LeadershipNotices):
 
 
 class MemoryBroker:
-    """Owner: one test. It leads its broker group once it has started, unless *leads* is False."""
+    """Owner: one test. It leads its broker group once it has started, unless *leads* is False. Its
+    clocks stand still but for `pass_time`, unless *follows_loop*.
+    """
 
     def __init__(
         self,
@@ -84,9 +87,10 @@ class MemoryBroker:
         node: str = "",
         leads: bool = True,
         log_segment_bytes: int = 1 << 21,
+        follows_loop: bool = False,
     ) -> None:
         self.broker_group, self.node = broker_group, node or f"{broker_group}-0"
-        self.runtime, self.files = LoopRuntime(), FaultyFiles()
+        self.runtime, self.files = LoopRuntime(follows_loop=follows_loop), FaultyFiles()
         config = SmallConfig(
             cluster="test",
             broker_group=broker_group,

@@ -1,4 +1,4 @@
-"""A checker in this process, between scripted broker groups and scripted producers, over real sockets."""
+"""A checker in this process, between brokers in memory and scripted producers, on real sockets."""
 
 import asyncio
 import contextlib
@@ -15,7 +15,7 @@ from tern_txn_checker.resolver import Resolver
 from tern_wire.checks.urls import CheckHosts
 from tern_wire.errors import NoNameServer
 from tern_wire.routing.route import BrokerGroupRoute, NodeRoute
-from tests.support.checker.scripted_checks import ScriptedChecks
+from tests.support.checker.checked_broker import CheckedBroker
 from tests.support.checker.scripted_producer import Behaviour, ScriptedProducer
 
 KEY = bytes(range(32))
@@ -39,7 +39,7 @@ class ScriptedRouting:
 
     endpoints = "http://127.0.0.1:9876"
 
-    def __init__(self, brokers: tuple[ScriptedChecks, ...]) -> None:
+    def __init__(self, brokers: tuple[CheckedBroker, ...]) -> None:
         self.brokers, self.is_up = brokers, True
 
     async def fetch(self) -> tuple[bytes, GroupRoutes]:
@@ -58,9 +58,9 @@ class ScriptedRouting:
 
 @contextlib.asynccontextmanager
 async def checking(
-    *brokers: ScriptedChecks, hosts: str = LOOPBACK, look_up: Callable[[str], list[str]] | None = None, **settings: Any
+    *brokers: CheckedBroker, hosts: str = LOOPBACK, look_up: Callable[[str], list[str]] | None = None, **settings: Any
 ) -> AsyncIterator[Checker]:
-    """A running checker in front of *brokers*, whose servers must have been started."""
+    """A running checker in front of *brokers*, which must have been started."""
     clock, allowed = SystemClock(), CheckHosts.parse(hosts)
     callbacks = Callbacks(hosts=allowed, resolver=Resolver(look_up), clock=clock, ca_file=settings.pop("ca_file", None))
     shape = {"claim_ms": 10_000, "wait_ms": 5_000, "route_interval_ms": 1_000, "calls_max": 64}
@@ -82,11 +82,11 @@ async def checking(
 
 
 @contextlib.asynccontextmanager
-async def world(*behaviours: Behaviour, broker: ScriptedChecks | None = None) -> AsyncIterator[tuple[Any, ...]]:
+async def world(*behaviours: Behaviour, broker: CheckedBroker | None = None) -> AsyncIterator[tuple[Any, ...]]:
     """A broker, and a producer for each of *behaviours*, which producer groups `pg0`, `pg1`, ... are asked at."""
     async with contextlib.AsyncExitStack() as stack:
-        made = broker or ScriptedChecks(KEY)
-        await made.server.start()
+        made = broker or CheckedBroker(KEY)
+        await made.start()
         stack.push_async_callback(made.stop)
         producers = []
         for number, behaviour in enumerate(behaviours):

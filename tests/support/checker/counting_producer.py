@@ -14,7 +14,7 @@ from typing import Any
 
 from tern_wire.checks.answers import answer_signature
 from tern_wire.paths import HEADER_CHECK_NONCE, HEADER_CHECK_SIGNATURE
-from tests.support.checker.scripted_checks import SECRET
+from tests.support.checker.scripted_producer import SECRET
 
 
 class CountingProducer:

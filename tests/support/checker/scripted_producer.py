@@ -12,7 +12,9 @@ from typing import Any
 
 from tern_wire.checks.answers import answer_signature
 from tern_wire.paths import HEADER_CHECK_NONCE, HEADER_CHECK_SIGNATURE
-from tests.support.checker.scripted_checks import SECRET
+
+# What producer groups of tests sign with.
+SECRET = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,7 @@ import pytest
 from tern_client import check_app
 from tern_txn_checker.core.answers import Answer
 from tern_wire.paths import HEADER_CHECK_NONCE, HEADER_CHECK_SIGNATURE
-from tests.support.checker.scripted_checks import SECRET
-from tests.support.checker.scripted_producer import Asked, answers, says
+from tests.support.checker.scripted_producer import SECRET, Asked, answers, says
 from tests.unit.txn_checker.test_callback import COMMIT, calling, check
 
 pytestmark = pytest.mark.anyio

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.support.checker.checker_mesh import checking, eventually
-from tests.support.checker.scripted_checks import ScriptedChecks
+from tests.support.checker.checked_broker import CheckedBroker
+from tests.support.checker.checker_mesh import KEY, checking, eventually
 from tests.support.checker.scripted_producer import ScriptedProducer, says
 
 pytestmark = pytest.mark.anyio
@@ -11,10 +11,9 @@ pytestmark = pytest.mark.anyio
 
 async def test_no_name_server_at_the_start_or_later_is_survived() -> None:
     """A checker starts without one, finds the brokers when one answers, and goes on with what it knows when none does."""
-    key = bytes(range(32))
-    broker = ScriptedChecks(key)
+    broker = CheckedBroker(KEY)
     producer = await ScriptedProducer(says("commit")).start()
-    await broker.server.start()
+    await broker.start()
     broker.add_group("pg0", producer.url)
     try:
         async with checking(broker, route_interval_ms=10) as checker:
@@ -32,15 +31,14 @@ async def test_no_name_server_at_the_start_or_later_is_survived() -> None:
 
 async def test_a_broker_group_that_appears_later_is_served_too() -> None:
     """Nobody starts a checker again for it."""
-    key = bytes(range(32))
-    first, later = ScriptedChecks(key), ScriptedChecks(key, broker_group="broker-b", node="broker-b-0")
+    first, later = CheckedBroker(KEY), CheckedBroker(KEY, broker_group="broker-b")
     producer = await ScriptedProducer(says("rollback")).start()
     for broker in (first, later):
-        await broker.server.start()
+        await broker.start()
         broker.add_group("pg0", producer.url)
     try:
         async with checking(first, route_interval_ms=10) as checker:
-            await eventually(lambda: first.parked, "the first group's poll")
+            await eventually(lambda: first.claims, "the first group's poll")
             checker.links.polls.routing.brokers = (first, later)  # type: ignore[attr-defined]
             one = later.begin("pg0")
             await eventually(lambda: one.state == "rolled-back", "the verdict")

@@ -21,8 +21,16 @@ from tern_txn_checker.resolver import Resolver
 from tern_wire.checks.urls import CheckHosts
 from tests.support.checker.certificates import producer_context, write_authority
 from tests.support.checker.checker_mesh import eventually
-from tests.support.checker.scripted_checks import SECRET
-from tests.support.checker.scripted_producer import Asked, Behaviour, ScriptedProducer, answers, hangs, says, sends
+from tests.support.checker.scripted_producer import (
+    SECRET,
+    Asked,
+    Behaviour,
+    ScriptedProducer,
+    answers,
+    hangs,
+    says,
+    sends,
+)
 
 pytestmark = pytest.mark.anyio
 

@@ -1,5 +1,8 @@
-"""A checker between scripted broker groups and producers, over real sockets: what is asked and told, how much at a time, and whom it delays."""
+"""A checker between brokers in memory and scripted producers, over real sockets: what is asked and
+told, how much at a time, and whom it delays.
+"""
 
+import asyncio
 import base64
 from collections import Counter
 from typing import Any
@@ -7,13 +10,15 @@ from typing import Any
 import pytest
 from standardwebhooks import Webhook
 
+from tern_remoting import Frame, Link
 from tern_txn_checker import producer_groups, results
 from tern_wire.errors import Overloaded
-from tern_wire.link.requests import RequestCode
+from tern_wire.link.requests import RequestCode, read_body
 from tern_wire.transactions import BY_CHECK, COMMIT, ROLLBACK, TransactionId, TransactionIds
+from tests.support.broker.contents import open_transactions
+from tests.support.checker.checked_broker import CheckedBroker
 from tests.support.checker.checker_mesh import KEY, checking, eventually, world
-from tests.support.checker.scripted_checks import BEGUN_MS, SECRET, ScriptedChecks
-from tests.support.checker.scripted_producer import Behaviour, ScriptedProducer, answers, hangs, says
+from tests.support.checker.scripted_producer import SECRET, Behaviour, ScriptedProducer, answers, hangs, says
 
 pytestmark = pytest.mark.anyio
 
@@ -39,8 +44,7 @@ async def test_the_question_names_transaction_group_attempt_and_messages() -> No
         async with checking(broker):
             await eventually(lambda: len(plain.asked) >= 2 and whole.asked, "questions")
         event = plain.asked[0].document
-        group_id = broker.groups["pg0"][0]
-        transaction_id = TransactionIds(KEY).make(TransactionId("broker-a", one.number, group_id))
+        transaction_id = TransactionIds(KEY).make(TransactionId("broker-a", one.number, one.producer_group_id))
         assert {name: event[name] for name in event if name not in {"time", "data"}} == {
             "specversion": "1.0",
             "type": "ternmq.transaction.check.v1",
@@ -51,7 +55,7 @@ async def test_the_question_names_transaction_group_attempt_and_messages() -> No
         }
         message = {
             "topic": "orders",
-            "message_id": f"ID{one.number}-0",
+            "message_id": "ID0-0",
             "keys": ["k1", "k2"],
             "tag": "TagA",
             "properties": {"colour": "blue"},
@@ -61,8 +65,8 @@ async def test_the_question_names_transaction_group_attempt_and_messages() -> No
             "transaction_id": transaction_id,
             "producer_group": "pg0",
             "attempt": 1,
-            "begun_at": BEGUN_MS,
-            "messages": [message, {**message, "message_id": f"ID{one.number}-1"}],
+            "begun_at": open_transactions(broker)[one.number].begun_ms,
+            "messages": [message, {**message, "message_id": "ID0-1"}],
         }
         assert [asked.document["data"]["attempt"] for asked in plain.asked[:2]] == [1, 2]
         (shown,) = whole.asked[0].document["data"]["messages"]
@@ -108,14 +112,13 @@ async def test_a_producer_group_that_cannot_be_asked_is_told_why() -> None:
         broker.add_group("pulling", producer.url)
         expected = {"forbidden": "url-forbidden", "unsigned": "no-secret", "gone": "refused", "pulling": "no-url"}
         begun = {name: broker.begin(name) for name in expected}
-        describe = broker._describe
 
-        def change(head: dict[str, Any], raw: memoryview) -> Any:
-            if head["producer_group"] == "pulling":
+        def change(link: Link, frame: Frame) -> None:
+            if read_body(frame.body)[0]["producer_group"] == "pulling":
                 broker.add_group("pulling", "")
-            return describe(head, raw)
+            broker.serve(link, frame)
 
-        broker._describe = change
+        broker.script(RequestCode.DESCRIBE_PRODUCER_GROUP, *[change] * len(expected))
         async with checking(broker):
             await eventually(lambda: all(one.checks for one in begun.values()), "all reports")
         assert {name: one.checks[0][2] for name, one in begun.items()} == expected
@@ -127,26 +130,27 @@ async def test_a_changed_url_counts_after_some_seconds_at_the_latest(monkeypatch
     monkeypatch.setattr(producer_groups, "KEPT_MS", 1_000)
     async with world(says("unknown"), says("commit")) as (broker, old, new):
         broker.add_group("pg0", old.url, check_interval_ms=100, max_checks=100)
-        for _ in range(100):
-            broker.begin("pg0")
+        broker.begin_many("pg0", 100)
         async with checking(broker):
+            began_s = asyncio.get_running_loop().time()
             await eventually(lambda: len(old.asked) >= 100, "the first round")
-            assert broker.asked[RequestCode.DESCRIBE_PRODUCER_GROUP] == 1
+            passed_s = asyncio.get_running_loop().time() - began_s
+            assert 1 <= broker.asked[RequestCode.DESCRIBE_PRODUCER_GROUP] <= 1 + passed_s // 1
             broker.add_group("pg0", new.url, check_interval_ms=100, max_checks=100)
-            await eventually(lambda: broker.states()["committed"] == 100, "all answered at the new URL")
+            await eventually(lambda: broker.states() == {"committed": 100}, "all answered at the new URL")
 
 
 # Long polls, room, batches ----------------------------------------------------------------------------------------------
 async def test_an_idle_checker_holds_one_poll_and_asks_nothing_else() -> None:
     """What becomes due is brought to it; no loop asks."""
     async with world(says("commit")) as (broker, _), checking(broker) as checker:
-        await eventually(lambda: broker.parked == 1, "the poll")
-        (head,) = broker.claims
+        await eventually(lambda: broker.claims == 1, "the poll")
+        (head,) = broker.claim_heads
         assert (head["producer_group"], head["wait_ms"], head["claim_ms"]) == ("", 5_000, 10_000)
         assert (head["checker"], 1 <= head["max"] <= 256) == (checker.name, True)
-        one = broker.begin("pg0", due_in_ms=30)
+        one = broker.begin("pg0")
         await eventually(lambda: one.state == "committed", "the verdict")
-        await eventually(lambda: broker.parked == 1, "the next poll")
+        await eventually(lambda: broker.claims == 1, "the next poll")
         assert broker.asked[RequestCode.CLAIM_CHECKS] == 2
 
 
@@ -155,57 +159,59 @@ async def test_no_more_is_claimed_than_there_is_room_for(monkeypatch: pytest.Mon
     monkeypatch.setattr(results, "PAUSE_LONGEST_MS", 50)
     async with world(says("commit")) as (broker, producer):
         broker.script(RequestCode.END_TRANSACTIONS, *[Overloaded(what="entries")] * 1_000)
-        for _ in range(300):
-            broker.begin("pg0")
+        broker.begin_many("pg0", 300)
         async with checking(broker, held_max=128) as checker:
             await eventually(lambda: checker.desk.held > 64, "the desk is half full")
             await eventually(
                 lambda: checker.desk.under_way == 0 and len(producer.asked) == checker.desk.held, "all calls"
             )
-            claims = len(broker.claims)
+            claims = len(broker.claim_heads)
             tries = broker.asked[RequestCode.END_TRANSACTIONS]
             await eventually(lambda: broker.asked[RequestCode.END_TRANSACTIONS] > tries + 3, "some more tries")
-            assert len(broker.claims) == claims
+            assert len(broker.claim_heads) == claims
             assert checker.desk.held <= 64 + 128 // 32
-            assert {head["max"] for head in broker.claims} == {128 // 32}
+            assert {head["max"] for head in broker.claim_heads} == {128 // 32}
 
 
 async def test_many_verdicts_travel_together() -> None:
     """A thousand checks cost some tens of requests, not a thousand; and a burst costs a quick host no attempt."""
     async with world(says("commit")) as (broker, _):
-        begun = [broker.begin("pg0") for _ in range(1_000)]
+        begun = broker.begin_many("pg0", 1_000)
         async with checking(broker, held_max=4_096) as checker:
-            await eventually(lambda: broker.states()["committed"] == 1_000, "all ends")
+            await eventually(lambda: broker.states() == {"committed": 1_000}, "all ends")
             # The broker has the ends a moment before the checker has its replies.
             await eventually(lambda: checker.counters.answers == {"commit": 1_000}, "all counted")
-        assert {one.attempt for one in begun} == {1}
+        assert {one.attempts for one in begun} == {1}
         assert broker.asked[RequestCode.END_TRANSACTIONS] < 300
         assert broker.asked[RequestCode.CLAIM_CHECKS] < 60
 
 
 async def test_two_broker_groups_are_served_alike() -> None:
     """Each with its own polls, ids and results."""
-    other = ScriptedChecks(KEY, broker_group="broker-b", node="broker-b-0")
+    other = CheckedBroker(KEY, broker_group="broker-b")
     async with world(says("commit")) as (broker, producer), world(broker=other):
         other.add_group("pg0", producer.url)
-        for _ in range(50):
-            broker.begin("pg0")
-            other.begin("pg0")
+        for each in (broker, other):
+            each.begin_many("pg0", 50)
         async with checking(broker, other):
-            await eventually(lambda: (broker.states() + other.states())["committed"] == 100, "all ends")
+            await eventually(lambda: broker.states() == other.states() == {"committed": 50}, "all ends")
         groups = Counter(TransactionIds(KEY).read(asked.document["id"]).broker_group for asked in producer.asked)
         assert groups == {"broker-a": 50, "broker-b": 50}
 
 
 # Fairness -----------------------------------------------------------------------------------------------------------------
 async def test_a_host_that_hangs_delays_no_other_and_is_soon_left_alone() -> None:
-    """Three hundred checks of it are due before those of another host, which are answered meanwhile, all at their first attempt."""
+    """Three hundred checks of it are claimed before those of another host are due. The latter are
+    answered meanwhile, all at their first attempt.
+    """
     async with world(hangs, says("commit")) as (broker, hung, well):
         broker.add_group("pg0", hung.url, timeout_ms=300)
-        for _ in range(300):
-            broker.begin("pg0")
-        others = [broker.begin("pg1") for _ in range(200)]
+        waiting = broker.begin_many("pg0", 300)
         async with checking(broker) as checker:
+            await eventually(
+                lambda: all(one.claims for one in waiting), "the claims of all checks of the host that hangs"
+            )
+            others = broker.begin_many("pg1", 200)
 
             def state() -> dict[str, Any]:
                 found: dict[str, Any] = next(host for host in checker.status()["hosts"] if host["port"] == hung.port)
@@ -213,7 +219,7 @@ async def test_a_host_that_hangs_delays_no_other_and_is_soon_left_alone() -> Non
                 return found
 
             await eventually(lambda: all(one.state == "committed" for one in others), "the other host's checks")
-            assert {one.attempt for one in others} == {1}
+            assert {one.attempts for one in others} == {1}
             await eventually(lambda: state()["circuit"] == "open", "its circuit opens")
             assert checker.status()["hosts"][0]["port"] == hung.port, "who needs a look comes first"
             # Two rounds of four, of which five failures open the circuit, and what began in between.
@@ -225,7 +231,7 @@ async def test_a_host_that_came_back_is_found_by_one_call() -> None:
     """While its circuit is open checks are given back or wait; then one call tries it, and all others follow."""
     async with world(answers(503)) as (broker, producer):
         broker.add_group("pg0", producer.url, check_interval_ms=100, max_checks=100)
-        begun = [broker.begin("pg0") for _ in range(20)]
+        begun = broker.begin_many("pg0", 20)
         async with checking(broker, claim_ms=4_000) as checker:
             await eventually(
                 lambda: checker.status()["hosts"][0]["circuit"] == "open" if checker.status()["hosts"] else False,

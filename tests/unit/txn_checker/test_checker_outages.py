@@ -2,17 +2,22 @@
 
 import asyncio
 from contextlib import AsyncExitStack
+from dataclasses import replace
 
 import pytest
 
+from tern_remoting import Frame, Link
 from tern_txn_checker import checker as checker_module
 from tern_txn_checker import results
 from tern_txn_checker.core.answers import Answer
 from tern_txn_checker.core.schedule import Check
 from tern_wire.errors import NoLeader, Overloaded
+from tern_wire.limits import CHECK_AFTER_MIN_MS
 from tern_wire.link.requests import RequestCode
+from tern_wire.transactions import BY_CHECK, COMMIT
+from tests.support.broker.contents import replicate
+from tests.support.checker.checked_broker import CheckedBroker
 from tests.support.checker.checker_mesh import KEY, checking, eventually, hanging, world
-from tests.support.checker.scripted_checks import ScriptedChecks
 from tests.support.checker.scripted_producer import Asked, hangs, says
 
 pytestmark = pytest.mark.anyio
@@ -24,10 +29,11 @@ async def test_replicas_share_the_work_and_ask_nobody_twice() -> None:
     async with world(says("commit")) as (broker, producer), AsyncExitStack() as stack:
         for number in range(3):
             await stack.enter_async_context(checking(broker, name=f"checker-{number}"))
-        await eventually(lambda: broker.parked == 3, "three polls")
-        begun = [broker.begin("pg0") for _ in range(300)]
-        await eventually(lambda: broker.states()["committed"] == 300, "all ends")
-        assert {one.checker for one in begun} == {"checker-0", "checker-1", "checker-2"}
+        await eventually(lambda: broker.claims == 3, "three polls")
+        begun = broker.begin_many("pg0", 300)
+        await eventually(lambda: broker.states() == {"committed": 300}, "all ends")
+        checkers = {checker for one in begun for _, checker in one.claims}
+        assert checkers == {"checker-0", "checker-1", "checker-2"}
         assert len({asked.document["id"] for asked in producer.asked}) == len(producer.asked) == 300
 
 
@@ -35,14 +41,14 @@ async def test_a_killed_replicas_claims_pass_to_another_with_the_same_attempt(mo
     """Its calls and results die with it. Nothing is asked twice before its claims are over, and no attempt is lost by that."""
     monkeypatch.setattr(checker_module, "STOP_GRACE_S", 0.1)
     async with world(says("commit")) as (broker, producer):
-        begun = [broker.begin("pg0") for _ in range(10)]
+        begun = broker.begin_many("pg0", 10)
         async with checking(broker, name="dying", ask=hanging, claim_ms=400) as dying:
-            await eventually(lambda: all(one.checker == "dying" for one in begun), "its claims")
+            await eventually(lambda: all(one.claims == [(1, "dying")] for one in begun), "its claims")
             await dying.links.stop()  # as kill -9: its connections end, and nothing is told
             async with checking(broker, name="living"):
-                await eventually(lambda: broker.states()["committed"] == 10, "all ends")
-        assert {(one.checker, one.attempt) for one in begun} == {("living", 1)}
-        assert all(not one.checks for one in begun)
+                await eventually(lambda: broker.states() == {"committed": 10}, "all ends")
+        assert all(one.claims == [(1, "dying"), (1, "living")] for one in begun)
+        assert {one.attempts for one in begun} == {1}
         assert len(producer.asked) == 10
 
 
@@ -56,8 +62,10 @@ async def test_an_attempt_that_two_checkers_have_lost_is_lost_and_the_next_one_f
         async with checking(broker, name="hung", ask=hanging, claim_ms=100):
             await eventually(lambda: one.checks, "a lost attempt")
         assert one.checks[0] == (1, "hung", "lost")
+        assert one.claims[:2] == [(1, "hung"), (1, "hung")]
         async with checking(broker, name="living"):
             await eventually(lambda: one.state == "committed", "the verdict")
+        assert one.claims[-1] == (one.attempts, "living")
 
 
 # Leaders, links, refusals -----------------------------------------------------------------------------------------------
@@ -69,20 +77,24 @@ async def test_claims_and_results_follow_the_leader() -> None:
         await release.wait()
         return await says("commit")(asked, writer)
 
-    successor = ScriptedChecks(KEY, node="broker-a-1")
-    successor.leads, successor.term = False, 0
-    async with world(waits) as (old, producer), world(broker=successor):
-        successor.groups, successor.transactions = old.groups, old.transactions
+    async with (
+        world(waits) as (old, producer),
+        world(broker=CheckedBroker(KEY, node="broker-a-1", leads=False)) as (successor,),
+    ):
         one = old.begin("pg0")
         async with checking(old, successor):
             await eventually(lambda: producer.asked, "the call")
-            await eventually(lambda: old.parked == 1, "the next poll")
+            await eventually(lambda: old.claims == 1, "the next poll")
+            replicate(successor, old)
+            there = replace(one, broker=successor)
+            assert (one.state, there.state, there.claims) == ("open", "open", one.claims)
             old.resign()
             release.set()
             successor.lead(2)
-            await eventually(lambda: one.state == "committed", "the verdict at the new leader")
-            await eventually(lambda: successor.parked == 1, "the poll at the new leader")
-            assert successor.asked[RequestCode.END_TRANSACTIONS] == 1
+            await eventually(lambda: there.state == "committed", "the verdict at the new leader")
+            await eventually(lambda: successor.claims == 1, "the poll at the new leader")
+            assert (one.state, there.ends) == ("open", [(COMMIT, BY_CHECK, 1)])
+            assert len(producer.asked) == 1
 
 
 async def test_a_result_is_told_again_until_the_broker_group_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,7 +128,7 @@ async def test_a_claim_that_is_refused_is_made_again_after_a_pause() -> None:
         one = broker.begin("pg0")
         async with checking(broker, claim_ms=1_500):
             await eventually(lambda: one.state == "committed", "the verdict")
-        assert (one.attempt, one.checks, len(producer.asked)) == (1, [], 1)
+        assert (one.attempts, len(one.claims), len(producer.asked)) == (1, 2, 1)
 
 
 async def test_a_producer_group_that_cannot_be_looked_up_holds_up_no_other() -> None:
@@ -124,27 +136,25 @@ async def test_a_producer_group_that_cannot_be_looked_up_holds_up_no_other() -> 
     async with world(says("commit"), says("commit")) as (broker, *_):
         broker.script(RequestCode.DESCRIBE_PRODUCER_GROUP, Overloaded(what="reads"))
         begun = [broker.begin("pg0"), broker.begin("pg1")]
+        broker.pass_time(CHECK_AFTER_MIN_MS)
         async with checking(broker, claim_ms=60_000) as checker:
             await eventually(lambda: checker.counters.settled["ended"] == 1, "one verdict")
-        assert sorted(one.state for one in begun) == ["committed", "open"]
-        assert len(broker.claims) == 2, "claimed together, and polled again"
+            await eventually(lambda: broker.claims == 1, "the next poll")
+            assert sorted(one.state for one in begun) == ["committed", "open"]
+            assert len(broker.claim_heads) == 2, "claimed together, and polled again"
 
 
 async def test_a_reply_that_cannot_be_read_ends_nothing() -> None:
     """The next claim is made after a pause."""
     async with world(says("commit")) as (broker, _):
-        good = broker._look
 
-        def lies() -> None:
-            link, opaque, _, timer = broker._parked.pop(0)
-            timer.cancel()
-            link.reply(opaque, 0, [b"\x04\x00\x00\x00nono"])
-            broker._look = good
+        def lies(link: Link, frame: Frame) -> None:
+            link.reply(frame.opaque, 0, [b"\x04\x00\x00\x00nono"])
 
-        broker._look = lies
+        broker.script(RequestCode.CLAIM_CHECKS, lies)
         async with checking(broker):
             await eventually(
-                lambda: broker.parked == 1 and broker.asked[RequestCode.CLAIM_CHECKS] == 2, "the next poll"
+                lambda: broker.claims == 1 and broker.asked[RequestCode.CLAIM_CHECKS] == 2, "the next poll"
             )
             begun = broker.begin("pg0")
             await eventually(lambda: begun.state == "committed", "the verdict")
@@ -153,8 +163,8 @@ async def test_a_reply_that_cannot_be_read_ends_nothing() -> None:
 async def test_a_checker_waits_for_a_leader_as_long_as_there_is_none() -> None:
     """It is not ready meanwhile, and says so."""
     async with world(says("commit")) as (broker, _):
-        broker.leads = False
         one = broker.begin("pg0")
+        broker.resign()
         async with checking(broker) as checker:
             is_ready, reasons = checker.readiness()
             assert (is_ready, reasons["leaders"]) == (False, {"broker-a": ""})
@@ -183,7 +193,7 @@ async def test_an_unexpected_failure_of_a_call_costs_one_check_and_no_more(caplo
 async def test_a_stop_lets_what_is_under_way_end_and_begins_nothing() -> None:
     """The verdict of a call that was being made is told; what waited keeps its attempt for another checker."""
     async with world(hangs) as (broker, producer):
-        begun = [broker.begin("pg0") for _ in range(6)]
+        begun = broker.begin_many("pg0", 6)
 
         async def soon(asked: Asked, writer: asyncio.StreamWriter) -> bool:
             while not stopping:
@@ -200,7 +210,8 @@ async def test_a_stop_lets_what_is_under_way_end_and_begins_nothing() -> None:
             await ending
         assert broker.states() == {"committed": 4, "open": 2}
         assert len(producer.asked) == 4
-        assert all(not one.checks for one in begun)
+        assert {one.attempts for one in begun} == {1}
+        assert [one.checks for one in begun if one.state == "open"] == [[], []]
 
 
 async def test_a_checker_that_may_call_nobody_claims_nothing() -> None:
@@ -210,8 +221,8 @@ async def test_a_checker_that_may_call_nobody_claims_nothing() -> None:
         async with checking(broker, hosts="") as idle:
             await eventually(lambda: idle.readiness()[0], "a leader")
             async with checking(broker):
-                await eventually(lambda: broker.states()["committed"] == 1, "the verdict of the other checker")
-        assert {head["checker"] for head in broker.claims}.isdisjoint({idle.name})
+                await eventually(lambda: broker.states() == {"committed": 1}, "the verdict of the other checker")
+        assert {head["checker"] for head in broker.claim_heads}.isdisjoint({idle.name})
 
 
 async def test_no_leader_is_no_reason_to_forget_a_verdict() -> None:
