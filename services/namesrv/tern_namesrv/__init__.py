@@ -1,6 +1,7 @@
-"""The name server: which brokers live, which node leads each broker group, which topics each group hosts. Soft state.
+"""The name server: live brokers, the leader of each broker group, the topics of each group.
 
-The door is lazy, as tern_service's: `--help` and refused settings do not wait for the web framework.
+Its state is soft: brokers' heartbeats bring it back after a restart. The package imports lazily, as
+tern_service does: `--help` and refused settings do not wait for the web framework.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ __all__ = ["NamesrvSettings", "create_app"]
 
 
 def __getattr__(name: str) -> Any:
-    """`create_app`, imported when it is first asked for."""
+    """`create_app`, imported at its first use."""
     if name == "create_app":
         from tern_namesrv.app import create_app  # noqa: PLC0415
 

@@ -1,4 +1,7 @@
-"""The name server's shell: the FastAPI application around one Registry and one OperatorStore, its tasks, and the process's run."""
+"""The name server as a process: the application, its background tasks, and `run`.
+
+The FastAPI application stands around one Registry and one OperatorStore.
+"""
 
 import asyncio
 import logging
@@ -34,9 +37,9 @@ from tern_wire.version import VERSION
 
 logger = logging.getLogger(__name__)
 
-# Lines of one printing: a log is read by people, and may be kept for weeks.
+# Maximum lines of one printed configuration: logs are read by people and may be kept for weeks.
 PRINTED_MAX = 1_000
-# What operators told it, and its lock.
+# The files of operators' settings, and their lock.
 FILES = 8
 
 
@@ -47,9 +50,10 @@ def create_app(
     store: OperatorStore | None = None,
     security: ProcessSecurity = UNPROTECTED,
 ) -> FastAPI:
-    """The application; its lifespan runs the scan for silent brokers. Each call is an instance of its own.
+    """Return a new application; its lifespan runs the scan for silent brokers.
 
-    *store* is closed with it; by default it is opened on the settings' data_dir. FilesUnusable.
+    The application closes *store*; by default the store is opened on the settings' data_dir. Raises
+    FilesUnusable.
     """
     store = store or open_store(settings.data_dir)
     registry = Registry(
@@ -89,7 +93,8 @@ def create_app(
     install_problems(app)
 
     def ready() -> tuple[bool, dict[str, Any]]:
-        # Ready at once: a cold name server says so itself, and readers know what it means.
+        # Ready at once: the answers of a cold name server carry `warm: false`, and readers handle
+        # that.
         return True, {"warm": registry.is_warm(clock.mono_ms()), "nodes": registry.nodes_count}
 
     add_health(app, ready=ready, info=security.info(service="namesrv", cluster=settings.cluster))
@@ -106,7 +111,7 @@ def create_app(
     entries = Gauge("ternmq_namesrv_configurations", "Keys of the configuration", registry=metrics)
     entries.set_function(lambda: store.state.configuration.entries)
     app.include_router(broker_routes(registry, clock, metrics))
-    # Wall time: two instances, or one before and after a restart, never share an ETag.
+    # Wall time: two instances, or the instances before and after a restart, never share an ETag.
     app.include_router(lookup_routes(registry, store, clock, instance=f"{clock.now_ms():x}{id(registry):x}"))
     app.include_router(operator_routes(registry, store, clock))
     return app
@@ -121,7 +126,10 @@ async def _scan(registry: Registry, clock: Clock, interval_ms: int) -> None:
 
 
 async def _print(store: OperatorStore, interval_ms: int) -> None:
-    """Print the configuration every *interval_ms* for whoever reads at level DEBUG, until cancelled; as RocketMQ's does."""
+    """Log the configuration every *interval_ms* at level DEBUG, until cancelled.
+
+    RocketMQ's name server does the same.
+    """
     while True:
         await asyncio.sleep(interval_ms / 1_000)
         if logger.isEnabledFor(logging.DEBUG):
@@ -129,7 +137,7 @@ async def _print(store: OperatorStore, interval_ms: int) -> None:
 
 
 def print_configuration(configuration: Configuration) -> None:
-    """One line a key, PRINTED_MAX of them at most, and one that counts them."""
+    """Log one line for each key, at most PRINTED_MAX of them, and one line with their number."""
     printed = 0
     for namespace, held in sorted(configuration.namespaces.items()):
         for key, value in sorted(held.items()):
@@ -140,7 +148,10 @@ def print_configuration(configuration: Configuration) -> None:
 
 
 def run(settings: NamesrvSettings) -> None:
-    """Serve until SIGTERM or SIGINT. SettingsError (exit 78) when the port or the files cannot be had."""
+    """Serve until SIGTERM or SIGINT.
+
+    SettingsError (exit 78) when the port or the files are unusable.
+    """
     need_descriptors("The name server", connections=CONNECTIONS_MAX + STRANGERS_MAX, files=FILES)
     security = settings.open_security(NAME_SERVER, settings.listen)
     sock = open_socket(settings.listen, settings.port, "--port", is_protected=True)

@@ -12,15 +12,18 @@ PREFIX = "TERN_NAMESRV_"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamesrvSettings(SecuritySettings):
-    """TernMQ's name server. Brokers register here; proxies and clients ask here. Run one, or several side by side."""
+    """TernMQ's name server: brokers register here, proxies and clients look up routes.
+
+    Run one, or several side by side.
+    """
 
     listen: str = setting("127.0.0.1", help="IP address to listen on; beyond loopback only with TLS")
     port: int = setting(PORT_NAMESRV, help="TCP port of HTTP, 0 for any free one", minimum=0, maximum=65_535)
     cluster: str = setting("dev", help="name of the cluster; registrations of other clusters are refused")
-    # RocketMQ's figures: a heartbeat every 30 s may be lost three times before a broker counts as gone.
+    # RocketMQ's figures: a broker counts as gone after three lost heartbeats of 30 s.
     expiry_ms: int = setting(120_000, help="a broker that is silent for this long is removed (ms)", minimum=100)
     scan_interval_ms: int = setting(5_000, help="how often silent brokers are looked for (ms)", minimum=10)
-    # One heartbeat interval and a little: by then every living broker has registered.
+    # A little more than one heartbeat interval: by then every live broker has registered.
     warm_up_ms: int = setting(
         35_000, help="for this long at least unknown topics are 'warming-up', not 'not found' (ms)", minimum=0
     )

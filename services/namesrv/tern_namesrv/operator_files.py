@@ -1,14 +1,17 @@
-"""The files of a name server that has a --data-dir: what operators told it, and nothing that brokers will tell it again.
+"""The files of a name server with --data-dir: operators' settings, which brokers do not send again.
 
     lock                    held (flock) by the one process that writes here
-    kvConfig.json           {"configTable":{"ORDER_TOPIC_CONFIG":{"orders":"broker-a:8"}},"crc32":"1c291ca3"}
+    kvConfig.json           {"configTable":{"ORDER_TOPIC_CONFIG":{"orders":"broker-a:8"}},
+                             "crc32":"1c291ca3"}
     writePermission.json    {"wiped":["broker-a"],"crc32":"5d0f3c9e"}
-    *.tmp                   the next one while it is written; worth nothing
+    *.tmp                   a file that is being written; unused after a crash
 
-`crc32`, eight hex digits, is of the same object without it, compact and with its names in order; a file without it is taken as it is
-(RocketMQ's own kvConfig.json, or one that somebody has edited).
-Law: a file appears whole: written aside, synced, renamed, and its directory synced. One that cannot be read, or is not what was written,
-ends the start with a sentence; it is never taken for an empty one.
+`crc32`, eight hex digits, is the checksum of the same object without `crc32`, compact and with
+sorted names. A file without it is accepted unchecked: RocketMQ's own kvConfig.json, or a file
+edited by hand.
+
+Law: a file appears whole. It is written aside and synced, then renamed, and its directory is
+synced. A file that is unreadable or damaged ends the start with an error; it never counts as empty.
 """
 
 import fcntl
@@ -31,14 +34,17 @@ _REMEDY = (
 
 
 class FilesUnusable(ValueError):
-    """The directory cannot be used as it is; the text says why, and what to do."""
+    """The directory is unusable; the text gives the reason and the remedy."""
 
 
 class OperatorFiles:
-    """The files of one directory. Owner: the OperatorStore, which calls `write` from one thread at a time."""
+    """The files of one directory.
+
+    Owner: the OperatorStore, which calls `write` from one thread at a time.
+    """
 
     def __init__(self, directory: Path) -> None:
-        """Make and lock *directory*. FilesUnusable when another process has it, or it cannot be made."""
+        """Make and lock *directory*. FilesUnusable if that fails or another process holds it."""
         self._directory = directory
         try:
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -54,11 +60,14 @@ class OperatorFiles:
             raise FilesUnusable(f"{directory} (--data-dir) cannot be used: {error.strerror}.") from error
 
     def close(self) -> None:
-        """Let another process have the directory."""
+        """Release the directory for other processes."""
         os.close(self._lock)
 
     def read(self) -> OperatorState:
-        """What was written last, or nothing. FilesUnusable names a file that is damaged."""
+        """Return the state that was written last, empty at first.
+
+        FilesUnusable names a damaged file.
+        """
         table = self._read(CONFIGURATION, "configTable", {})
         wiped = self._read(PERMISSIONS, "wiped", [])
         try:
@@ -72,7 +81,10 @@ class OperatorFiles:
         return OperatorState(configuration, frozenset(wiped))
 
     def write(self, before: OperatorState | None, after: OperatorState) -> None:
-        """Durable here: what operators have told. *before*: what the files hold, None if that is not known. OSError."""
+        """Durable here: operators' settings.
+
+        *before*: the content of the files, None if unknown. Raises OSError.
+        """
         if before is None or before.configuration != after.configuration:
             self._replace(CONFIGURATION, {"configTable": dict(after.configuration.namespaces)})
         if before is None or before.wiped != after.wiped:

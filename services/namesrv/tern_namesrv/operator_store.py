@@ -1,8 +1,10 @@
-"""What operators have told this name server: one change after the other, in effect once it is on disk.
+"""Changes of operators' settings, one after the other; each takes effect once it is on disk.
 
-Owner of the OperatorState: this object, in its event loop. Changes that come while a file is written are written together by the next
-write, so that a thousand clients do not wait for a thousand syncs.
-Law: a change is decided on top of all that were accepted before it; if a write fails, it and all that were decided since are refused.
+Owner of the OperatorState: this object, in its event loop. Changes that arrive during a write are
+written together by the next write, so that a thousand clients do not wait for a thousand syncs.
+
+Law: a change is decided on top of all that were accepted before it. If a write fails, its changes
+and all that were decided since are refused.
 """
 
 import asyncio
@@ -19,22 +21,29 @@ Change = Callable[[OperatorState], OperatorState]
 
 
 class OperatorStore:
-    """The state in effect (`state`), and how to change it. Without *files* it lives in memory only."""
+    """The state in effect (`state`), and its changes.
+
+    Without *files* the state is in memory only.
+    """
 
     def __init__(self, files: OperatorFiles | None = None) -> None:
-        """FilesUnusable when what is on disk cannot be used."""
+        """Load the state. Raises FilesUnusable when the files on disk are unusable."""
         self.state = OperatorState() if files is None else files.read()
-        # Called in the event loop with each state that comes into effect.
+        # Called in the event loop with each state that takes effect.
         self.on_change: Callable[[OperatorState], None] = lambda _: None
         self._files = files
-        # What the files hold; None: a write has failed, and they hold the old or the new.
+        # The content of the files. None: a write has failed, and they hold the old or the new
+        # state.
         self._written: OperatorState | None = self.state
         self._wanted = self.state
         self._waiters: list[asyncio.Future[None]] = []
         self._saving: asyncio.Task[None] | None = None
 
     async def change(self, decide: Change) -> OperatorState:
-        """Bring `decide(newest state)` into effect; that state. Whatever *decide* raises; ConfigurationNotSaved."""
+        """Bring `decide(newest state)` into effect and return it.
+
+        Raises the errors of *decide*, and ConfigurationNotSaved.
+        """
         changed = self._wanted = decide(self._wanted)
         waiter = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
@@ -44,7 +53,7 @@ class OperatorStore:
         return changed
 
     def close(self) -> None:
-        """Let go of the files. Requests have ended."""
+        """Close the files, after the last request."""
         if self._files is not None:
             self._files.close()
 
@@ -60,7 +69,7 @@ class OperatorStore:
                     error = self._tell(wanted)
             else:
                 self._written, self._wanted = None, self.state
-                # Those that came meanwhile were decided on top of what was refused.
+                # Changes that arrived meanwhile were decided on top of the refused ones.
                 waiters, self._waiters = [*waiters, *self._waiters], []
             for waiter in waiters:
                 if not waiter.done():
@@ -68,7 +77,7 @@ class OperatorStore:
         self._saving = None
 
     async def _write(self, wanted: OperatorState) -> TernError | None:
-        """Why it is not saved; None when it is."""
+        """Write *wanted*; return the error, None when it is saved."""
         if self._files is None or wanted == self._written:
             return None
         try:
@@ -77,13 +86,13 @@ class OperatorStore:
             logger.error("what operators tell cannot be saved", extra={"error": str(failure)})
             return ConfigurationNotSaved(reason=f"The disk refused: {failure.strerror}")
         except Exception as bug:
-            # Whoever waits is answered, and the next change is not kept waiting for ever.
+            # The waiting requests get an error, and the next change is not blocked.
             logger.exception("a bug: what operators tell was not saved")
             return TernError(bug=type(bug).__name__)
         return None
 
     def _tell(self, state: OperatorState) -> TernError | None:
-        """It is saved and in effect; whoever asked for it is told when not everybody has heard."""
+        """Call `on_change` with the saved state; return the error of a bug in a listener."""
         try:
             self.on_change(state)
         except Exception as bug:
@@ -93,7 +102,7 @@ class OperatorStore:
 
 
 def open_store(data_dir: str) -> OperatorStore:
-    """The store on *data_dir*, in memory only for "". FilesUnusable."""
+    """Return the store on *data_dir*; in memory only for "". Raises FilesUnusable."""
     if not data_dir:
         return OperatorStore()
     files = OperatorFiles(Path(data_dir))

@@ -1,8 +1,11 @@
-"""Configuration by namespace and key, as RocketMQ's name server keeps it (its KV config). Pure and immutable: a change makes a new one.
+"""Configuration by namespace and key, as in RocketMQ's name server (its KV config). Pure.
 
-Namespaces are made by their first key and go with their last. ORDER_TOPIC_CONFIG holds the ordered configuration of topics:
-`broker-a:8;broker-b:8`, how many queues of each broker group ordered messages of the topic are spread over, whoever lives.
-Bounded in entries and in bytes of names and values (limits.py).
+A Configuration is immutable: a change makes a new one. A namespace appears with its first key and
+disappears with its last. The namespace ORDER_TOPIC_CONFIG holds the ordered configuration of
+topics, such as `broker-a:8;broker-b:8`: the number of queues in each broker group over which the
+topic's ordered messages are spread, whether or not the group is alive.
+
+Limits: the number of entries, and the bytes of names and values (limits.py).
 """
 
 import re
@@ -22,7 +25,8 @@ from tern_wire.names import check_topic
 ORDER_NAMESPACE = "ORDER_TOPIC_CONFIG"
 Namespaces = Mapping[str, Mapping[str, str]]
 
-# Topics, broker groups, addresses, RocketMQ's own namespaces: nothing that a path or a table would have to quote.
+# Covers topics, broker groups, addresses and RocketMQ's own namespaces. None of these characters
+# needs quoting in a path or a table.
 _NAME = re.compile(rf"[A-Za-z0-9_%@][A-Za-z0-9_%@.:|-]{{0,{KV_NAME_SIZE_MAX_BYTES - 1}}}")
 _NO_ORDERS: Mapping[str, str] = {}
 _ORDER_PART = re.compile(r"[a-z0-9][a-z0-9-]{0,30}:([1-9][0-9]{0,3})")
@@ -30,14 +34,17 @@ _ORDER_PART = re.compile(r"[a-z0-9][a-z0-9-]{0,30}:([1-9][0-9]{0,3})")
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """All namespaces with their keys and values. `entries` counts them, `size_bytes` is of their names and values in UTF-8."""
+    """All namespaces with their keys and values.
+
+    `entries` is the number of keys; `size_bytes` counts names and values in UTF-8.
+    """
 
     namespaces: Namespaces = field(default_factory=dict)
     entries: int = 0
     size_bytes: int = 0
 
     def get(self, namespace: str, key: str) -> str:
-        """The value; ConfigurationNotFound, InvalidField."""
+        """Return the value of a key. Raises ConfigurationNotFound, InvalidField."""
         check_place(namespace, key)
         value = self.namespaces.get(namespace, {}).get(key)
         if value is None:
@@ -45,7 +52,10 @@ class Configuration:
         return value
 
     def listed(self, namespace: str) -> Mapping[str, str]:
-        """What a namespace holds, by key in order; nothing if there is none. InvalidField."""
+        """Return the entries of a namespace, sorted by key; empty if there is none.
+
+        Raises InvalidField.
+        """
         _check_name(namespace, "namespace")
         return dict(sorted(self.namespaces.get(namespace, {}).items()))
 
@@ -55,7 +65,11 @@ class Configuration:
         return self.namespaces.get(ORDER_NAMESPACE, _NO_ORDERS)
 
     def put(self, namespace: str, key: str, value: str) -> "Configuration":
-        """With this value. InvalidField, LimitReached; IllegalTopic for an ordered configuration of what is no topic."""
+        """Return a configuration with this value.
+
+        Raises InvalidField, LimitReached, and IllegalTopic for the ordered configuration of an
+        invalid topic name.
+        """
         check_place(namespace, key)
         _check_value(namespace, key, value)
         known = self.namespaces.get(namespace, {})
@@ -70,7 +84,10 @@ class Configuration:
         return Configuration({**self.namespaces, namespace: {**known, key: value}}, entries, size_bytes)
 
     def without(self, namespace: str, key: str) -> "Configuration":
-        """Without this key; the same when it is not there. InvalidField."""
+        """Return a configuration without this key; itself if the key is absent.
+
+        Raises InvalidField.
+        """
         check_place(namespace, key)
         known = self.namespaces.get(namespace, {})
         if key not in known:
@@ -84,7 +101,10 @@ class Configuration:
 
 
 def configuration_of(namespaces: Namespaces) -> Configuration:
-    """What a file held, checked as `put` checks it but for what only users may not write: RocketMQ's own files come in, too."""
+    """Return the configuration of a file, checked as in `put` except for the form of values.
+
+    Only users are held to the form of values: RocketMQ's own files are accepted too.
+    """
     entries = size_bytes = 0
     for namespace, held in namespaces.items():
         for key, value in held.items():
@@ -98,7 +118,10 @@ def configuration_of(namespaces: Namespaces) -> Configuration:
 
 
 def check_place(namespace: str, key: str) -> None:
-    """InvalidField unless both are 1 to 128 letters, digits, or one of `_%@.:|-`, the first none of `.:|-`."""
+    """Raise InvalidField unless both names are valid.
+
+    A name has 1 to 128 characters: letters, digits, and `_%@.:|-`, but does not begin with `.:|-`.
+    """
     _check_name(namespace, "namespace")
     _check_name(key, "key")
 

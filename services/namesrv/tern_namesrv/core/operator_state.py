@@ -1,4 +1,7 @@
-"""What operators have told this name server, and brokers cannot tell it again: configuration and withdrawn write permissions. Pure."""
+"""State that only operators supply: configuration and withdrawn write permissions. Pure.
+
+Brokers do not send this state again, so it is lost unless it is saved.
+"""
 
 from dataclasses import dataclass, field, replace
 
@@ -9,21 +12,24 @@ from tern_wire.limits import WIPED_GROUPS_MAX
 
 @dataclass(frozen=True, slots=True)
 class OperatorState:
-    """Configuration, and the broker groups that have no write permission. A change makes a new one."""
+    """Configuration, and the broker groups without write permission. Immutable."""
 
     configuration: Configuration = field(default_factory=Configuration)
     wiped: frozenset[str] = frozenset()
 
     def put(self, namespace: str, key: str, value: str) -> "OperatorState":
-        """As Configuration.put."""
+        """Return a state with this value; the errors of Configuration.put."""
         return replace(self, configuration=self.configuration.put(namespace, key, value))
 
     def without(self, namespace: str, key: str) -> "OperatorState":
-        """As Configuration.without."""
+        """Return a state without this key; the errors of Configuration.without."""
         return replace(self, configuration=self.configuration.without(namespace, key))
 
     def permit(self, broker_group: str, *, writable: bool) -> "OperatorState":
-        """With the broker group's write permission restored or withdrawn; LimitReached."""
+        """Return a state with the group's write permission restored or withdrawn.
+
+        Raises LimitReached.
+        """
         wiped = self.wiped - {broker_group} if writable else self.wiped | {broker_group}
         if len(wiped) > WIPED_GROUPS_MAX:
             what = "Broker groups without write permission"

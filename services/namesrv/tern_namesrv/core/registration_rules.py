@@ -1,4 +1,7 @@
-"""What a registration must look like before a name server looks at what it says. Pure; linear in the number of topics."""
+"""Checks of a registration's form, made before its content is used. Pure.
+
+The time is linear in the number of topics.
+"""
 
 import re
 
@@ -8,7 +11,8 @@ from tern_wire.names import check_topic, is_broker_group
 from tern_wire.routing.placement import read_placement
 from tern_wire.routing.route import PERM_MAX, TOPIC_TYPES, Registration, TopicRoute
 
-# Bounds the table (about 1 KiB a node) and the scan; far above any cluster whose proxies poll whole routes.
+# Bounds the table (about 1 KiB a node) and the scan; far above any cluster whose proxies poll whole
+# routes.
 NODES_MAX = 1_000
 
 _NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -16,7 +20,7 @@ _ENDPOINT = re.compile(r"(?:[A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]):([1-9
 
 
 def check_broker_group(name: str, pointer: str = "/broker_group") -> str:
-    """Return *name*; InvalidField unless it is 1 to 31 lower-case letters, digits or `-`."""
+    """Return *name*; raise InvalidField unless it is 1 to 31 lower-case letters, digits or `-`."""
     if not is_broker_group(name):
         reason = "A broker group is 1 to 31 lower-case letters, digits or '-', such as 'broker-a'"
         raise InvalidField(reason=reason, pointer=pointer)
@@ -24,7 +28,10 @@ def check_broker_group(name: str, pointer: str = "/broker_group") -> str:
 
 
 def check_registration(registration: Registration) -> None:
-    """InvalidField, IllegalTopic or LimitReached when *registration* cannot be one; its cluster is the registry's affair."""
+    """Raise InvalidField, IllegalTopic or LimitReached when *registration* is malformed.
+
+    The registry checks the cluster's name.
+    """
     check_broker_group(registration.broker_group)
     if _NODE.fullmatch(registration.node) is None:
         raise InvalidField(reason="A node is 1 to 64 letters, digits, '.', '_' or '-'", pointer="/node")

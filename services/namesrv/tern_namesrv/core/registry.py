@@ -1,14 +1,25 @@
-"""The registry: live nodes, each broker group's leader and topics. Pure: time is an argument, in milliseconds.
+"""The registry: live nodes, and the leader and topics of each broker group.
 
-Law: what a name server says about leadership and topics comes from the leader of the highest term it has heard of.
-A follower's heartbeat keeps only the follower alive; a deposed leader's is refused (StaleRegistration).
-Silence deletes nothing: a group whose last node expired or left keeps its topics (GoneGroups), with nobody leading, until a leader of
-it registers, with whatever topics it then has.
-Topics are taken with a data version; a leader that leaves them out is believed in what it says of itself, and asked for them unless
-this reign's version is known. Versions compare within one reign (node and term) only.
-Write permission is an operator's word and no broker's: it is kept by name, whether the group lives, is gone or comes again.
+Pure: time is an argument, in milliseconds.
+
+Law: the leader of the highest term seen so far is the only source of a group's leadership and
+topics. A follower's heartbeat keeps only the follower alive; the heartbeat of a deposed leader is
+refused (StaleRegistration).
+
+Silence deletes no topics. A group whose last node expired or left keeps its topics (GoneGroups) and
+has no leader, until a leader of the group registers; from then on the topics of that leader count.
+
+Topics carry a data version. A leader may leave its topics out of a heartbeat; the registry requests
+them unless it has this version of the same reign. Versions compare only within one reign (node and
+term).
+
+Only operators change write permission, brokers do not. It is kept by name, whether the group is
+alive, gone or comes back.
+
 The state is soft: it is lost at a stop, and brokers' heartbeats bring it back within the warm-up.
-One owner: the Registry mutates itself in register, unregister, expire and wipe; everything it returns is frozen or a copy.
+
+One owner: the Registry mutates itself in register, unregister, expire and wipe; all results are
+frozen or copies.
 """
 
 from collections.abc import Mapping
@@ -28,13 +39,13 @@ from tern_wire.names import check_topic
 from tern_wire.routing.gone_groups import GoneGroup, GoneGroups
 from tern_wire.routing.route import BrokerGroupRoute, NodeRoute, Registration, Routes, TopicRoute
 
-# Names of broker groups in the text of an error.
+# Maximum names of broker groups in the text of an error.
 _NAMES_SHOWN_MAX = 10
 
 
 @dataclass(slots=True, kw_only=True)
 class LiveNode:
-    """One row of the live table: where the node listens and when it was last heard of (ms)."""
+    """One row of the live table: the node's addresses, and the time of its last heartbeat (ms)."""
 
     route: NodeRoute
     heard_ms: int
@@ -42,9 +53,11 @@ class LiveNode:
 
 @dataclass(slots=True, kw_only=True)
 class _Group:
-    """One broker group that has a living node. `term` outlives the leader, until the last node is gone; `topics` outlive that.
+    """One broker group with at least one live node.
 
-    `has_told`: `topics` is what a leader said, now or before the group was gone. Until then nobody here knows what it hosts.
+    `term` outlives the leader, until the last node is gone; `topics` outlive that too. `has_told`:
+    a leader has reported `topics`, now or before the group was gone. Until then the group's topics
+    are unknown.
     """
 
     group_size: int
@@ -59,9 +72,10 @@ class _Group:
 class Registry:
     """The tables of one name server, started at *started_ms*.
 
-    `version` counts the changes that a reader of routes can see, `topics_version` those of the topics among them; heartbeats that
-    change nothing leave both alone. *wiped*: broker groups without write permission. *expected*: all that the cluster has, if somebody has
-    told; once each has said what it hosts there is nobody left to wait for.
+    `version` counts the changes that readers of routes can see, `topics_version` those of topics
+    among them. Heartbeats that change nothing leave both alone. *wiped*: broker groups without
+    write permission. *expected*: all broker groups of the cluster, if configured; the warm-up ends
+    early once each of them has reported its topics.
     """
 
     def __init__(
@@ -85,39 +99,43 @@ class Registry:
 
     @property
     def nodes_count(self) -> int:
-        """How many nodes live."""
+        """The number of live nodes."""
         return sum(len(group.nodes) for group in self._groups.values())
 
     @property
     def gone_count(self) -> int:
-        """How many broker groups are remembered without a living node."""
+        """The number of broker groups that are remembered without a live node."""
         return len(self._gone)
 
     @property
     def topics_count(self) -> int:
-        """How many topics are known, each counted once however many broker groups host it; gone groups' topics count too."""
+        """The number of known topics, those of gone groups included; each topic counts once."""
         return len({topic for _, _, topics in self._rows() for topic in topics})
 
     def is_warm(self, now_ms: int) -> bool:
-        """Whether a topic that is not known here does not exist, so that "not found" means it.
+        """Whether an unknown topic is known not to exist, so that "not found" is certain.
 
-        The warm-up must be over, by when every living broker had the time to register; or every broker group that there is has said
-        what it hosts. That is not enough: a name server that
-        started while all brokers were down, for however long, has an empty table and may not call anything unknown; nor may one
-        that has heard a group's followers only, since topics come from leaders. So at least one broker group must be known, and
-        the topics of each. The price: in a cluster that has no brokers yet, or keeps a group that never had a leader, unknown
-        topics stay `warming-up`. That asks clients to come again, which is right as soon as the group is mended, and creating
-        the topic would have to wait for that group as well.
+        Two conditions hold then. First, the warm-up is over, in which every live broker had the
+        time to register; or every expected broker group has reported its topics. Second, at least
+        one broker group is known, and the topics of each known group. The second condition covers a
+        name server that started while all brokers were down, for however long: its table is empty,
+        and it must not report any topic as unknown. It also covers a name server that has
+        heartbeats of a group's followers only, since topics come from leaders.
+
+        The price: in a cluster without brokers, or with a group that never had a leader, unknown
+        topics stay `warming-up`. Clients then retry, which is right once the group is repaired;
+        creating the topic would have to wait for that group as well.
         """
         is_told = all(group.has_told for group in self._groups.values())
         is_over = now_ms >= self._warm_at_ms or (bool(self._expected) and self._expected <= self._told())
         return is_over and is_told and bool(self._groups or self._gone)
 
     def register(self, registration: Registration, now_ms: int) -> bool:
-        """Take one heartbeat; whether the leader's topics are wanted, which it has left out.
+        """Process one heartbeat; return whether the leader has to send the topics that it left out.
 
-        InvalidField, IllegalTopic or LimitReached when it cannot be taken as it is; StaleRegistration when it claims
-        a leadership that a newer leader has ended. A refused registration changes nothing.
+        Raises InvalidField, IllegalTopic or LimitReached for a malformed registration, and
+        StaleRegistration for a claim of leadership that a newer leader has ended. A refused
+        registration changes nothing.
         """
         self._check_cluster(registration.cluster)
         check_registration(registration)
@@ -139,7 +157,10 @@ class Registry:
         return registration.is_leader and registration.data_version > group.data_version
 
     def unregister(self, cluster: str, broker_group: str, node: str, now_ms: int) -> bool:
-        """Forget *node* at once, as at a clean stop; whether it was known. InvalidField for another cluster."""
+        """Forget *node* at once, as at a clean stop; return whether it was known.
+
+        Raises InvalidField for another cluster.
+        """
         self._check_cluster(cluster)
         group = self._groups.get(broker_group)
         if group is None or node not in group.nodes:
@@ -148,7 +169,7 @@ class Registry:
         return True
 
     def expire(self, now_ms: int) -> list[tuple[str, str]]:
-        """Remove the nodes that were silent for longer than the expiry; returns (broker group, node) of each.
+        """Remove nodes silent for longer than the expiry; return (broker group, node) of each.
 
         Broker groups that have been gone for too long are forgotten.
         """
@@ -166,10 +187,14 @@ class Registry:
         return silent
 
     def check_known(self, broker_group: str, now_ms: int) -> None:
-        """InvalidField; BrokerGroupNotFound, or WarmingUp while this is not warm, for a group that was never heard of."""
+        """Raise unless the broker group is known.
+
+        InvalidField for a malformed name; BrokerGroupNotFound, or WarmingUp while the registry is
+        not warm, for a group that never registered.
+        """
         check_broker_group(broker_group)
         known = {name for name, _, _ in self._rows()}
-        # What was withdrawn before may always be restored.
+        # A withdrawn permission can always be restored.
         if broker_group not in known | self.wiped:
             if not self.is_warm(now_ms):
                 raise WarmingUp()
@@ -177,18 +202,21 @@ class Registry:
             raise BrokerGroupNotFound(broker_group=broker_group, known=shown)
 
     def wipe(self, wiped: frozenset[str]) -> None:
-        """From now on these broker groups, and no others, have no write permission."""
+        """Set the broker groups without write permission to exactly *wiped*."""
         self.version += wiped != self.wiped
         self.wiped = wiped
 
     def hosted_count(self, broker_group: str) -> int:
-        """How many topics the broker group hosts, as far as it is known."""
+        """The number of topics that the broker group is known to host."""
         return sum(len(hosted) for name, _, hosted in self._rows() if name == broker_group)
 
     def routes(self, now_ms: int) -> Routes:
-        """Everything that a proxy needs, as of `version`; names in order, so that equal tables are equal bytes.
+        """Return the routes for a proxy, as of `version`.
 
-        A broker group that is gone has no nodes and no leader. If the routes are warm, each group's topics are what it last said.
+        Sorted by name: equal tables are equal bytes.
+
+        A gone broker group has no nodes and no leader. In warm routes, each group has the topics
+        that it reported last.
         """
         rows = self._rows()
         topics: dict[str, dict[str, TopicRoute]] = {}
@@ -204,7 +232,10 @@ class Registry:
         )
 
     def topic_route(self, topic: str, now_ms: int) -> Routes:
-        """The part of `routes` that concerns *topic*. IllegalTopic; TopicNotFound, or WarmingUp while this is not warm."""
+        """Return the part of `routes` that concerns *topic*.
+
+        Raises IllegalTopic; TopicNotFound, or WarmingUp while the registry is not warm.
+        """
         check_topic(topic)
         hosts = [row for row in self._rows() if topic in row[2]]
         if not hosts:
@@ -217,17 +248,19 @@ class Registry:
         )
 
     def live(self) -> dict[str, dict[str, LiveNode]]:
-        """The live table: a copy, by broker group and node."""
+        """Return a copy of the live table, by broker group and node."""
         return {name: dict(sorted(group.nodes.items())) for name, group in sorted(self._groups.items())}
 
     def _told(self) -> set[str]:
-        """The broker groups that have said what they host, those that are gone since among them."""
+        """The broker groups that have reported their topics, groups that are gone since
+        included.
+        """
         return {name for name, group in self._groups.items() if group.has_told} | {
             name for name, _ in self._gone.items()
         }
 
     def _rows(self) -> list[tuple[str, BrokerGroupRoute, Mapping[str, TopicRoute]]]:
-        """Name, route and topics of every broker group that lives or is remembered, in order of names."""
+        """Name, route and topics of every live or remembered broker group, sorted by name."""
         rows: list[tuple[str, BrokerGroupRoute, Mapping[str, TopicRoute]]] = [
             (name, _group_route(group, writable=name not in self.wiped), group.topics)
             for name, group in self._groups.items()
@@ -243,7 +276,8 @@ class Registry:
         if group.leader == node:
             group.leader = ""
         if not group.nodes:
-            # With the last node the term goes too: a group rebuilt from nothing begins at term 0 again.
+            # The term goes with the last node: a group that is rebuilt from nothing begins at term
+            # 0 again.
             del self._groups[name]
             if group.has_told:
                 self._gone.keep(name, GoneGroup(group.topics, group.group_size), now_ms)
@@ -257,7 +291,10 @@ class Registry:
 
 
 def _refuse_stale(group: _Group, registration: Registration) -> None:
-    """Raft elects one leader a term: an older term is over, and a second leader of the same term is not one."""
+    """Raise StaleRegistration for a claim of an ended term, or of a second leader in one term.
+
+    Raft elects at most one leader in each term.
+    """
     other_in_term = registration.term == group.term and group.leader not in {"", registration.node}
     if registration.term < group.term or other_in_term:
         raise StaleRegistration(
@@ -266,7 +303,7 @@ def _refuse_stale(group: _Group, registration: Registration) -> None:
 
 
 def _take_node(group: _Group, registration: Registration, now_ms: int) -> bool:
-    """Note the node as alive; whether its addresses are new."""
+    """Mark the node as alive; return whether its addresses are new."""
     route = NodeRoute(link=registration.link, http=registration.http)
     known = group.nodes.get(registration.node)
     if known is not None and known.route == route:
@@ -277,25 +314,29 @@ def _take_node(group: _Group, registration: Registration, now_ms: int) -> bool:
 
 
 def _take_leadership(group: _Group, registration: Registration) -> bool:
-    """Note who leads; whether anything changed."""
+    """Record the leader; return whether anything changed."""
     if not registration.is_leader:
-        # The leader itself says that it leads no more. An older term is a heartbeat that was overtaken.
+        # The leader itself reports the end of its reign. An older term belongs to an overtaken
+        # heartbeat.
         if group.leader == registration.node and registration.term >= group.term:
             group.leader = ""
             return True
         return False
     before = (group.leader, group.term, group.group_size)
     if before[:2] != (registration.node, registration.term):
-        # A new reign: whatever version was known, it is of another one.
+        # A new reign: a known version belongs to the reign before.
         group.data_version = -1
     group.leader, group.term, group.group_size = registration.node, registration.term, registration.group_size
     return before != (group.leader, group.term, group.group_size)
 
 
 def _take_topics(group: _Group, registration: Registration) -> bool:
-    """Note the leader's topics unless they are left out, or their version is known; whether readers see others than before."""
+    """Store the leader's topics unless they are left out or their version is known.
+
+    Returns whether readers see other topics than before.
+    """
     if not registration.is_leader or not registration.has_topics or registration.data_version <= group.data_version:
-        return False  # within one reign topics only move forward: the same version, or a heartbeat overtaken
+        return False  # within one reign topics only move forward: this is the same version, or an overtaken heartbeat
     changed = not group.has_told or group.topics != registration.topics
     group.data_version, group.has_told, group.topics = registration.data_version, True, dict(registration.topics)
     return changed

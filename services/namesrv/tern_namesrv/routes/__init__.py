@@ -1,4 +1,7 @@
-"""The name server's HTTP routes, one router per caller: brokers register, proxies and people look up, operators configure."""
+"""The name server's HTTP routes, one router for each kind of caller.
+
+Brokers register; proxies and people look up; operators configure.
+"""
 
 from tern_namesrv.routes.brokers import broker_routes
 from tern_namesrv.routes.lookups import lookup_routes

@@ -1,4 +1,6 @@
-"""What brokers call: register (at start, at each change, every 30 s) and unregister (at a clean stop)."""
+"""The brokers' routes: register (at start, on change, every 30 s) and unregister (at a clean
+stop).
+"""
 
 import logging
 from dataclasses import dataclass
@@ -19,16 +21,16 @@ from tern_wire.routing.route import Registration, RegistrationReply
 
 logger = logging.getLogger(__name__)
 
-# A registration with the most topics, each with the longest name.
+# A registration with the maximum of topics, each with the longest name.
 _TOPIC_SIZE_MAX_BYTES = 256
-# ... which has some five members.
+# ... each of which has some five members.
 REGISTRATION_NODES_MAX = TOPICS_MAX * 20
 REGISTRATION_SIZE_MAX_BYTES = TOPICS_MAX * _TOPIC_SIZE_MAX_BYTES + 64 * KIB
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unregistration:
-    """Which node is about to stop."""
+    """The node that is about to stop."""
 
     cluster: str
     broker_group: str
@@ -36,15 +38,20 @@ class Unregistration:
 
 
 def broker_routes(registry: Registry, clock: Clock, metrics: CollectorRegistry) -> APIRouter:
-    """POST /v1/brokers/register and /v1/brokers/unregister; with TLS a broker speaks for itself alone, by its certificate's name."""
+    """POST /v1/brokers/register and /v1/brokers/unregister.
+
+    With TLS, the certificate's name must be the node's: a broker registers only itself.
+    """
     router = APIRouter(tags=["brokers"])
     taken = Counter(
         "ternmq_namesrv_registrations", "Registrations by outcome (ok or a code)", ["outcome"], registry=metrics
     )
 
     async def register(request: Request) -> Response:
-        """Take a broker node's heartbeat (tern_wire.routing.route.Registration); `wants_topics` asks a leader for the topics that it has left
-        out. 409 for a deposed leader's."""
+        """Process a broker node's heartbeat (tern_wire.routing.route.Registration).
+
+        `wants_topics` requests the topics that a leader has left out. 409 for a deposed leader.
+        """
         registration = await read_body(
             request, Registration, size_max_bytes=REGISTRATION_SIZE_MAX_BYTES, nodes_max=REGISTRATION_NODES_MAX
         )

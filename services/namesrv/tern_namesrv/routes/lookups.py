@@ -1,4 +1,7 @@
-"""What proxies, clients and people call: whole routes (polled, with ETag), one topic's route, the cluster's table."""
+"""The read routes of proxies, clients and people.
+
+Whole routes (polled, with ETag), the route of one topic, and the table of the cluster.
+"""
 
 from dataclasses import replace
 
@@ -14,13 +17,17 @@ from tern_wire.routing.route_document import route_document
 
 
 def lookup_routes(registry: Registry, store: OperatorStore, clock: Clock, *, instance: str) -> APIRouter:
-    """GET /v1/routes, /v1/topics/{topic}/route and /v1/cluster. *instance* makes ETags of this process its own."""
+    """GET /v1/routes, /v1/topics/{topic}/route and /v1/cluster. *instance* keeps ETags unique."""
     router = APIRouter(tags=["routes"])
     pages = _RoutesPage(registry, store, instance)
 
     async def routes(request: Request, topics_tag: str = "") -> Response:
-        """Every broker group and topic (tern_wire.routing.route.Routes). 304 when If-None-Match names this very version; without topics, and
-        `topics_known`, when `?topics_tag=` names those of now: leaders change more often than topics."""
+        """Every broker group and topic (tern_wire.routing.route.Routes).
+
+        304 when If-None-Match has the current version. If `?topics_tag=` has the current topics'
+        tag, the topics are left out and `topics_known` is set: leaders change more often than
+        topics.
+        """
         tag, body = pages.at(clock.mono_ms(), topics_tag)
         headers = {"etag": tag, "cache-control": "no-cache"}
         if tag in _tags(request.headers.get("if-none-match", "")):
@@ -28,14 +35,20 @@ def lookup_routes(registry: Registry, store: OperatorStore, clock: Clock, *, ins
         return Response(body, headers=headers, media_type=JSON)
 
     async def topic_route(topic: str) -> Response:
-        """Where one topic lives (tern_wire.routing.route_document), with its ordered configuration. 404 `topic-not-found` when no
-        broker has it, 503 while that is not certain."""
+        """The route of one topic, with its ordered configuration
+        (tern_wire.routing.route_document).
+
+        404 `topic-not-found` when no broker has it, 503 while that is not certain.
+        """
         routes = registry.topic_route(topic, clock.mono_ms())
         routes = replace(routes, orders=dict(store.state.configuration.orders))
         return Response(orjson.dumps(route_document(topic, routes.topics[topic], routes)), media_type=JSON)
 
     async def cluster() -> Response:
-        """Who lives: nodes by broker group, with how long each has been silent (ms); a group without nodes is only remembered."""
+        """Live nodes by broker group, each with the time since its last heartbeat (ms).
+
+        A group without nodes is only remembered.
+        """
         now_ms = clock.mono_ms()
         table, live = registry.routes(now_ms), registry.live()
         document = {
@@ -69,12 +82,15 @@ def lookup_routes(registry: Registry, store: OperatorStore, clock: Clock, *, ins
 
 
 def _tags(header: str) -> list[str]:
-    """The entity tags of If-None-Match; weak ones compare as strong ones (Reference: RFC 9110 13.1.2)."""
+    """The entity tags of If-None-Match; weak ones compare as strong ones (RFC 9110 13.1.2)."""
     return [tag.strip().removeprefix("W/") for tag in header.split(",")]
 
 
 class _RoutesPage:
-    """The routes document as bytes, made once per version: hundreds of proxies poll the same one. Owner: its router."""
+    """The routes document as bytes, made once per version: hundreds of proxies poll the same one.
+
+    Owner: its router.
+    """
 
     def __init__(self, registry: Registry, store: OperatorStore, instance: str) -> None:
         self._registry, self._store = registry, store
@@ -85,9 +101,9 @@ class _RoutesPage:
         self._whole = self._short = b""
 
     def at(self, now_ms: int, topics_tag: str) -> tuple[str, bytes]:
-        """ETag and body as of now, without topics for a reader that has those of *topics_tag*, if they are those of now.
+        """Return ETag and body as of now, without topics if *topics_tag* names the current ones.
 
-        Getting warm is a change of the document too.
+        The end of the warm-up changes the document too.
         """
         warm = "w" if self._registry.is_warm(now_ms) else "c"
         orders = self._store.state.configuration.orders

@@ -1,4 +1,7 @@
-"""What operators call: configuration by namespace and key, and the write permission of broker groups. In effect when answered."""
+"""The operators' routes: configuration by namespace and key, and write permission of broker groups.
+
+A change is in effect when its request is answered.
+"""
 
 import logging
 from dataclasses import dataclass
@@ -17,35 +20,39 @@ from tern_wire.paths import JSON, KV_PATH, kv_path, write_permission_path
 
 logger = logging.getLogger(__name__)
 
-# A value of the longest kind, each sign of it escaped.
+# The longest value with each character escaped.
 BODY_SIZE_MAX_BYTES = 64 * KIB
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigurationValue:
-    """The body of a PUT."""
+    """Body of a PUT."""
 
     value: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WritePermission:
-    """The body of a POST."""
+    """Body of a POST."""
 
     writable: bool
 
 
 def operator_routes(registry: Registry, store: OperatorStore, clock: Clock) -> APIRouter:
-    """/v1/kv, /v1/kv/{namespace}, /v1/kv/{namespace}/{key} and /v1/broker-groups/{broker_group}/write-permission."""
+    """The routes of configuration and of write permission.
+
+    /v1/kv, /v1/kv/{namespace}, /v1/kv/{namespace}/{key} and
+    /v1/broker-groups/{broker_group}/write-permission.
+    """
     router = APIRouter(tags=["operators"])
 
     async def namespaces() -> Response:
-        """Every namespace with how many keys it has."""
+        """Every namespace with its number of keys."""
         found = sorted(store.state.configuration.namespaces.items())
         return _json({"namespaces": {name: len(held) for name, held in found}})
 
     async def listed(namespace: str) -> Response:
-        """The keys and values of one namespace; none if there is no such namespace."""
+        """The keys and values of one namespace; empty if there is no such namespace."""
         return _json({"namespace": namespace, "entries": store.state.configuration.listed(namespace)})
 
     async def get(namespace: str, key: str) -> Response:
@@ -54,14 +61,14 @@ def operator_routes(registry: Registry, store: OperatorStore, clock: Clock) -> A
         return _json({"namespace": namespace, "key": key, "value": value})
 
     async def put(request: Request, namespace: str, key: str) -> Response:
-        """Set one value: `{"value": "..."}`. It is on disk when this is answered, if there is one (--data-dir)."""
+        """Set one value: `{"value": "..."}`. With --data-dir it is on disk before the answer."""
         wanted = await read_body(request, ConfigurationValue, size_max_bytes=BODY_SIZE_MAX_BYTES)
         await store.change(lambda state: state.put(namespace, key, wanted.value))
         logger.info("configuration set", extra={"namespace": namespace, "key": key})
         return _json({"namespace": namespace, "key": key, "value": wanted.value})
 
     async def remove(namespace: str, key: str) -> Response:
-        """Remove one value. Idempotent: `removed` says whether it was there."""
+        """Remove one value. Idempotent: `removed` is false if it was absent."""
         removed = False
 
         def without(state: OperatorState) -> OperatorState:
@@ -76,8 +83,11 @@ def operator_routes(registry: Registry, store: OperatorStore, clock: Clock) -> A
         return _json({"namespace": namespace, "key": key, "removed": removed})
 
     async def permit(request: Request, broker_group: str) -> Response:
-        """Withdraw or restore a broker group's write permission: `{"writable": false}`. It outlives restarts of its brokers, and of
-        this name server if it has a disk. `topics`: how many the group hosts."""
+        """Withdraw or restore a broker group's write permission: `{"writable": false}`.
+
+        It outlives restarts of the group's brokers, and with --data-dir those of this name server.
+        `topics`: the number of topics that the group hosts.
+        """
         wanted = await read_body(request, WritePermission, size_max_bytes=BODY_SIZE_MAX_BYTES)
         registry.check_known(broker_group, clock.mono_ms())
         await store.change(lambda state: state.permit(broker_group, writable=wanted.writable))
@@ -89,7 +99,7 @@ def operator_routes(registry: Registry, store: OperatorStore, clock: Clock) -> A
     router.add_api_route(KV_PATH, namespaces, methods=["GET"], response_class=Response)
     router.add_api_route(kv_path("{namespace}"), listed, methods=["GET"], response_class=Response)
     router.add_api_route(kv_path("{namespace}", "{key}"), get, methods=["GET"], response_class=Response)
-    # Whoever is of the cluster may look; with TLS it takes the operator's certificate to change anything.
+    # Every member of the cluster may read; with TLS a change requires the operator's certificate.
     operator = [Depends(require_operator)]
     for method, path, handler in (
         ("PUT", kv_path("{namespace}", "{key}"), put),
