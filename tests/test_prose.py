@@ -14,7 +14,6 @@ COLUMNS_MAX = 100
 WIDE_LINES = {
     "libs/tern_cli": 439,
     "libs/tern_wire": 122,
-    "services/txn-checker": 93,
     "spark": 77,
     "loadtest": 239,
     "deploy": 18,

@@ -1,1 +1,4 @@
-"""The transaction checker: asks producers what became of transactions that nobody has ended, and ends them. Stateless: claims share the work."""
+"""The transaction checker: asks producers for the outcome of open transactions, and ends them.
+
+It is stateless: claims share the work among checkers.
+"""

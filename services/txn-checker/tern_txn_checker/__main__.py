@@ -36,7 +36,7 @@ DIALLED = 256
 
 
 def main() -> None:
-    """Read the settings, listen, check. Exit code 78 when the settings cannot be used."""
+    """Read the settings, listen, check. Exit code 78 when the settings are unusable."""
     settings = load_settings(CheckerSettings, prefix=PREFIX, environ=os.environ, arguments=sys.argv[1:])
     setup_logs("txn-checker", level=settings.log_level)
     callbacks_max = settings.calls_max + IDLE_MAX

@@ -1,4 +1,7 @@
-"""The checker's application: health, readiness, metrics and its status, without FastAPI (DESIGN.md says what that saves)."""
+"""The checker's application: health, readiness, metrics and status.
+
+It does without FastAPI; DESIGN.md has the memory that this saves.
+"""
 
 from prometheus_client import CollectorRegistry
 

@@ -1,4 +1,4 @@
-"""The broker groups of the cluster and their leaders, as a checker follows them: a link to every node that routes name.
+"""The broker groups of the cluster and their leaders: a link to every node that the routes name.
 
 Owner of the links: this object, in its event loop.
 """
@@ -12,12 +12,12 @@ from tern_routing.group_links import BrokerDialler, follow, leaders
 from tern_routing.name_servers import GroupRoutes, Routing
 from tern_routing.route_polls import RoutePolls
 
-# A checker has no client that waits for it: it looks for a leader for as long as an election takes.
+# No client waits for a checker, so it looks for a leader for as long as an election takes.
 LEADER_WAIT_MS = 3_000
 
 
 class BrokerLinks:
-    """*on_group* hears of every broker group once, with its link."""
+    """Links to all broker groups. *on_group* is called once for each group, with its link."""
 
     def __init__(
         self,
@@ -41,22 +41,22 @@ class BrokerLinks:
         )
 
     async def start(self) -> None:
-        """Ask for routes once, then go on asking in the background; links dial by themselves."""
+        """Fetch the routes once, then go on polling in the background; links dial by themselves."""
         await self.polls.start()
 
     async def stop(self) -> None:
-        """Ask no more, and close all links: requests in flight fail."""
+        """Stop polling and close all links: requests in flight fail."""
         await self.polls.stop()
         for link in self.groups.values():
             link.close()
 
     @property
     def is_reachable(self) -> bool:
-        """Whether a name server answered when one was asked last."""
+        """Whether a name server answered the last poll."""
         return self.polls.is_reachable
 
     def leaders(self) -> dict[str, str]:
-        """By broker group, its leading node; "" while none is linked."""
+        """The leading node of each broker group; "" while no leader is linked."""
         return leaders(self.groups)
 
     def _link_of(self, broker_group: str) -> GroupLink:

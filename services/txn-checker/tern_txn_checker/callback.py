@@ -1,10 +1,14 @@
-"""One callback: a signed question to a producer's URL, at an address that was checked, and what came of it.
+"""One callback: a signed request to a producer's URL, at a checked address, and its answer.
 
-    require_allowed (once a URL) -> resolve once -> require_address for every address -> connect to the first that answers
-        -> sign, with a nonce -> ask -> the answer's signature -> read
+    require_allowed (once a URL) -> resolve once -> require_address for every address
+        -> connect to the first that answers -> sign, with a nonce -> send the request
+        -> check the answer's signature -> read the answer
 
-Connections are kept and used again, a few a host; an address is checked when its connection is made, and no connection is older than a minute.
-Owner of the connections: this object, which has their pool. Reference: Standard Webhooks, symmetric signatures; CloudEvents over HTTP, structured mode.
+Connections are kept alive and reused, a few for each host. An address is checked when its
+connection is made, and no connection is older than a minute.
+
+Owner of the connections: this object, which has their pool. References: Standard Webhooks,
+symmetric signatures; CloudEvents over HTTP, structured mode.
 """
 
 import asyncio
@@ -50,25 +54,29 @@ from tern_wire.paths import HEADER_CHECK_NONCE, HEADER_CHECK_SIGNATURE
 
 logger = logging.getLogger(__name__)
 
-# Servers close idle connections after 5 to 75 s; one that is older than this has its address looked up again.
+# Servers close idle connections after 5 to 75 s. After a connection's lifetime the host's name is
+# resolved again.
 CONNECTION_LIFE_S = 60.0
 CONNECTION_IDLE_S = 4.0
-# Idle ones of all hosts: descriptors that nobody uses.
+# Idle connections of all hosts together: descriptors that are not in use.
 IDLE_MAX = 256
-# Of one host's addresses so many are tried, each for its share of the time.
+# At most so many addresses of one host are tried, each for its share of the time.
 ADDRESSES_TRIED_MAX = 4
 
 
 class Addresses(Protocol):
-    """What resolves names."""
+    """A resolver of host names."""
 
     def addresses(self, name: str) -> Awaitable[list[str]]:
-        """Every address of *name*; OSError when it has none."""
+        """Return every address of *name*; OSError when it has none."""
         ...
 
 
 class Callbacks:
-    """Makes callbacks. *hosts*: whom they may reach; *ca_file*: certificates to trust beside the machine's own, None for none."""
+    """Makes callbacks to the hosts that *hosts* allows.
+
+    *ca_file*: certificates to trust beside the machine's own, None for none.
+    """
 
     def __init__(self, *, hosts: CheckHosts, resolver: Addresses, clock: Clock, ca_file: Path | None = None) -> None:
         self._hosts, self._resolver, self._clock, self._ca_file = hosts, resolver, clock, ca_file
@@ -76,7 +84,10 @@ class Callbacks:
         self._tls: ssl.SSLContext | None = None
 
     async def ask(self, check: Check, timeout_ms: int) -> Answer:
-        """What the producer of *check* answers within *timeout_ms*, everything included. Never raises but when it is cancelled."""
+        """Return the answer of the producer of *check* within *timeout_ms*, everything included.
+
+        Raises nothing but CancelledError.
+        """
         try:
             signature_headers = self._sign(check)
         except (ValueError, EmptyWebhookSecretError):
@@ -106,7 +117,8 @@ class Callbacks:
             return no_answer(NO_HTTP)
         except AnswerTooLarge:
             return Answer(TOO_LARGE)
-        # Only an answer that could count needs one: redirects, refusals and faults come from servers that know no secret.
+        # Only an answer that could count needs a signature: redirects, refusals and faults come
+        # from servers that do not have the secret.
         if found.status == 200 and (doubt := _doubt_about(found, check, nonce)):
             logger.warning(
                 "a callback's answer does not count: it is not signed by its producer group",
@@ -116,21 +128,22 @@ class Callbacks:
         return read_answer(found.status, found.body)
 
     def close(self) -> None:
-        """Close all connections; those in use end with their answer."""
+        """Close all connections; those in use close after their answer."""
         self._pool.close()
 
-    # Signing ----------------------------------------------------------------------------------------------------
+    # Signing --------------------------------------------------------------------------------------
     def _sign(self, check: Check) -> str:
         now_s = self._clock.now_ms() // 1_000
-        # In UTC, since the library takes the time of day as if it were.
+        # In UTC: the library takes the local time of day as if it were UTC.
         signature = _webhook(check.secret).sign(
             check.transaction_id, datetime.fromtimestamp(now_s, UTC), check.body.decode()
         )
         return f"webhook-id: {check.transaction_id}\r\nwebhook-timestamp: {now_s}\r\nwebhook-signature: {signature}\r\n"
 
-    # Connections ------------------------------------------------------------------------------------------------
+    # Connections ----------------------------------------------------------------------------------
     async def _exchange(self, url: CheckUrl, request: bytes, timeout_ms: int) -> HttpAnswer:
-        # A question that met a connection which its producer had closed did not reach it, and could be asked twice anyway.
+        # A request that met a closed connection did not reach the producer, and a repeated one is
+        # harmless.
         return await self._pool.exchange(
             (url.scheme, url.host, url.port), request, lambda: self._connect(url, timeout_ms)
         )
@@ -149,12 +162,15 @@ class Callbacks:
                         tls=self._tls_context() if url.scheme == "https" else None,
                         body_size_max_bytes=ANSWER_SIZE_MAX_BYTES,
                     )
-            except OSError as error:  # TimeoutError and what TLS refuses are such, too
+            except OSError as error:  # TimeoutError and failures of TLS are OSErrors, too
                 failure = error
         raise failure
 
     async def _checked_addresses(self, url: CheckUrl) -> list[str]:
-        """Where to connect, resolved now and once. CheckUrlForbidden when any of them must not be called."""
+        """Return the addresses to connect to, resolved now and once.
+
+        CheckUrlForbidden when one of them is not allowed.
+        """
         if url.address is not None:
             found = [url.host]
         else:
@@ -169,7 +185,7 @@ class Callbacks:
         return found[:ADDRESSES_TRIED_MAX]
 
     def _tls_context(self) -> ssl.SSLContext:
-        """Made at the first https callback: the machine's certificates take some MB."""
+        """The TLS context, made at the first https callback: the certificates take some MB."""
         if self._tls is None:
             self._tls = ssl.create_default_context()
             self._tls.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -179,11 +195,14 @@ class Callbacks:
 
 
 class _NoAddress(OSError):
-    """The host's name has none."""
+    """The host's name has no address."""
 
 
 def _doubt_about(answer: HttpAnswer, check: Check, nonce: str) -> str:
-    """Why nobody can know that *answer* is the producer group's to this very question; "" when it is."""
+    """Return the reason why *answer* is not provably the producer group's answer to this check.
+
+    "" when its signature holds.
+    """
     signature = answer.headers.get(HEADER_CHECK_SIGNATURE.lower(), "")
     if not signature:
         return UNSIGNED

@@ -1,7 +1,8 @@
-"""The checker's parts, put together once: links to broker groups, claimers, the desk with its calls, results, counters.
+"""The parts of the checker, put together once.
 
-Owner of all: the event loop that `start` was called in. Nothing of it outlives the process: attempts, claims, answers and outcomes are in the
-logs of the broker groups, so checkers may come, die and be many.
+Links to broker groups, claimers, the desk with its calls, results, counters. Owner of all: the
+event loop in which `start` was called. Nothing here outlives the process: attempts, claims, answers
+and outcomes are in the logs of the broker groups, so any number of checkers may start and stop.
 """
 
 import asyncio
@@ -25,14 +26,14 @@ from tern_txn_checker.producer_groups import ProducerGroups
 from tern_txn_checker.results import Result, Results
 from tern_wire.checks.urls import CheckHosts
 
-# What is under way at a stop gets this long; brokers of a mesh that goes down are told 2.5 s after the checkers.
+# Time for the calls under way at a stop. `ternmq down` stops brokers 2.5 s after the checkers.
 STOP_GRACE_S = 2.0
-# Hosts in one status: those with open circuits first.
+# Maximum number of hosts in one status: those with open circuits first.
 HOSTS_SHOWN_MAX = 100
 
 
 class Checker:
-    """Everything of one checker."""
+    """All parts of one checker."""
 
     def __init__(
         self,
@@ -85,13 +86,13 @@ class Checker:
         )
 
     async def start(self) -> None:
-        """Ask the name servers once and go on asking; links dial, and claims begin, in the background."""
+        """Fetch the routes, then poll them; links dial and claims begin in the background."""
         await self.links.start()
 
     async def stop(self) -> None:
-        """Claim no more, let calls under way end and tell their results, close everything.
+        """Stop claiming, let calls under way end, send their results, and close everything.
 
-        What still waits is not told: its claims end, and the same attempts are handed to other checkers.
+        Waiting checks are not reported: their claims end, and other checkers get the same attempts.
         """
         self._is_stopping = True
         self.desk.close()
@@ -107,7 +108,11 @@ class Checker:
         await self.links.stop()
 
     def _serve(self, link: GroupLink) -> None:
-        """A broker group was found. Who may call nobody claims nothing: checks are for those who can make them."""
+        """Start to claim from a new broker group.
+
+        A checker without allowed hosts claims nothing: checks are for checkers that can make the
+        calls.
+        """
         if not self._hosts.entries:
             return
 
@@ -135,10 +140,10 @@ class Checker:
         self.counters.claimed += count
 
     def _share(self) -> int:
-        """How many one claim may bring, among all."""
+        """The maximum size of one claim: each claimer's share of the desk's limit."""
         return self.desk.claims_max() // max(1, len(self._claimers))
 
-    # What can be seen -------------------------------------------------------------------------------------------
+    # Status ---------------------------------------------------------------------------------------
     def readiness(self) -> tuple[bool, dict[str, Any]]:
         """Ready: at least one broker group has a leader."""
         leaders = self.links.leaders()
@@ -146,7 +151,7 @@ class Checker:
         return any(leaders.values()) and not self._is_stopping, reasons
 
     def status(self) -> dict[str, Any]:
-        """What it does now, for people: hosts that are left alone first."""
+        """The current state, for people: hosts with open circuits first."""
         hosts = sorted(self.desk.hosts(), key=lambda host: (host.circuit == CLOSED, -host.waiting, host.host))
         return {
             "checker": self.name,

@@ -1,9 +1,11 @@
-"""Claims the checks of one broker group that are due, by one long poll at a time, and lays them on the desk.
+"""Claims the due checks of one broker group, with one long poll at a time.
 
-    room at the desk -> CLAIM_CHECKS (parked at the leader until something is due) -> how each producer group is asked -> questions -> desk
+    room at the desk -> CLAIM_CHECKS (parked at the leader until a check is due)
+        -> settings of each producer group -> request bodies -> desk
 
-Owner of the task that claims: this object. Law: nothing is claimed that there is no room for. A claim whose reply is lost, and one whose
-producer group cannot be looked up, end by themselves: the broker group hands the same attempts out again.
+Owner of the claiming task: this object. Law: a claim never exceeds the room. A claim whose reply is
+lost, or whose producer group cannot be looked up, ends by itself: the broker group hands the same
+attempts out again.
 """
 
 import asyncio
@@ -32,15 +34,19 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 PAUSE_FIRST_MS, PAUSE_LONGEST_MS = 100, 5_000
-# Records in one claim: half of a frame, and 256 ordinary messages many times over.
+# Maximum bytes of records in one claim: half of a frame, and 256 ordinary messages many times over.
 CLAIM_SIZE_MAX_BYTES = 4 * 1024 * 1024
-# Checks that are read before the loop turns.
+# Checks that are decoded before the event loop turns.
 READ_AT_ONCE_MAX = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claiming:
-    """How it claims: under which name, for how long beside the time of the call, how long a poll waits (ms), and how many at most at a time."""
+    """The parameters of claims.
+
+    *claim_ms*: duration of a claim beside the time of the call. *wait_ms*: duration of a poll.
+    *share*: returns the maximum number of checks in one claim.
+    """
 
     name: str
     claim_ms: int
@@ -49,7 +55,10 @@ class Claiming:
 
 
 class Claimer:
-    """*groups*: how producer groups are asked. Runs from `start` to `stop`."""
+    """The claimer of one broker group, from `start` to `stop`.
+
+    *groups*: the settings of its producer groups.
+    """
 
     def __init__(
         self,
@@ -69,11 +78,11 @@ class Claimer:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Claim from now on."""
+        """Start claiming."""
         self._task = keep_running("claims", self._run)
 
     async def stop(self) -> None:
-        """Claim no more; a poll that is parked is given up."""
+        """Stop claiming; a parked poll is cancelled."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
@@ -88,7 +97,7 @@ class Claimer:
             except TernError as error:
                 failures += 1
                 if error.code != said:
-                    # Once a cause, not once an attempt: a broker group may be away for an hour.
+                    # Log each cause once, not each attempt: a broker group may be away for an hour.
                     said = error.code
                     about = {"broker_group": self._link.broker_group, "code": said, "detail": error.detail}
                     logger.warning("cannot claim checks", extra=about)
@@ -114,7 +123,8 @@ class Claimer:
         claimed_ms = self._clock.mono_ms()
         if not found.checks:
             return
-        # At the first check, not before: numpy comes with it, 12 MB that a mesh without open transactions does without.
+        # Imported at the first check: numpy comes with it, 12 MB that a mesh without open
+        # transactions saves.
         from tern_txn_checker.core.questions import Questions, read_claimed  # noqa: PLC0415
 
         self._questions = self._questions or Questions(self._cluster_key, self._link.broker_group)
@@ -129,7 +139,7 @@ class Claimer:
                 await asyncio.sleep(0)
 
     async def _approaches(self, names: set[str]) -> dict[str, Approach]:
-        """How each of *names* is asked, those that could not be found out left out."""
+        """Return the approach for each of *names*, without those whose look-up failed."""
         found = await asyncio.gather(*(self._approach(name) for name in names))
         return {name: approach for name, approach in zip(names, found, strict=True) if approach is not None}
 
@@ -142,7 +152,10 @@ class Claimer:
             return None
 
     def _lay(self, claimed: "Claimed", approach: Approach, questions: "Questions", claimed_ms: int) -> None:
-        """One check to the desk. What cannot be read is a bug or damage: nobody is asked, and that is told."""
+        """Put one check on the desk.
+
+        Unreadable messages are a bug or damage: no call is made, and the check is reported.
+        """
         claim = Claim(
             broker_group=self._link.broker_group,
             number=claimed.number,
@@ -177,7 +190,10 @@ class Claimer:
 
 
 def start_by_ms(claimed_ms: int, claim_ms: int, timeout_ms: int) -> int:
-    """When a call must begin that may take *timeout_ms*. Where the claim is too short for that, since the timeout was just made longer, a quarter of
-    it may be waited, and the call gets the rest."""
+    """Return the latest start of a call that may take *timeout_ms*.
+
+    A claim may be too short for that, if the timeout has just been raised. Then the check may wait
+    for a quarter of the claim, and the call gets the rest.
+    """
     in_time_ms = claim_ms - CLAIM_MARGIN_MS - timeout_ms
     return claimed_ms + max(in_time_ms, claim_ms // 4)

@@ -10,13 +10,17 @@ from tern_wire.limits import CHECKER_NAME_LENGTH_MAX, CLAIM_MAX_MS, WAIT_MAX_MS
 from tern_wire.paths import PORT_TXN_CHECKER
 
 PREFIX = "TERN_TXN_CHECKER_"
-# In which a check waits for its turn; the call's own time comes on top, as its producer group says.
+# Time for a check to wait for its turn. The timeout of the call, set by its producer group, is
+# added.
 CLAIM_DEFAULT_MS = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckerSettings(SecuritySettings):
-    """TernMQ's transaction checker: asks producers what became of transactions that nobody ended. Stateless; run as many as you like."""
+    """TernMQ's transaction checker: asks producers for the outcome of open transactions.
+
+    Stateless; run any number of checkers.
+    """
 
     namesrv: tuple[str, ...] = setting(help="URLs of the name servers, such as http://127.0.0.1:9876")
     cluster_key_file: Path = setting(help="file with the 32 bytes that all processes of the mesh share, mode 0600")
@@ -67,5 +71,5 @@ class CheckerSettings(SecuritySettings):
         self.hosts()
 
     def hosts(self) -> CheckHosts:
-        """Whom it may call; ValueError when the list cannot be read."""
+        """Return the hosts that may be called; ValueError when the list is malformed."""
         return CheckHosts.parse(",".join(self.check_hosts), is_http_allowed=self.check_http)

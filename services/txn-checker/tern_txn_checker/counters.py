@@ -1,4 +1,4 @@
-"""What a checker counts, as Prometheus reads it. Owner: the event loop."""
+"""The checker's counters in the form that Prometheus reads. Owner: the event loop."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -10,7 +10,10 @@ from tern_txn_checker.results import Result
 
 
 class Counters(Collector):
-    """Counts since the process started. *gauges*: name and help to what reads the value now."""
+    """Counters since the start of the process.
+
+    *gauges*: for each name and help text, a function that reads the current value.
+    """
 
     def __init__(self, gauges: dict[tuple[str, str], Callable[[], float]]) -> None:
         self.claimed = 0
@@ -20,13 +23,13 @@ class Counters(Collector):
         self._gauges = gauges
 
     def count(self, result: Result, became: str) -> None:
-        """One check is over; *became*: what its broker group made of the result."""
+        """Count one finished check. *became*: the broker group's verdict on the result."""
         self.answers[result.answer.text] += 1
         self.settled[became] += 1
         self.call_ms += result.latency_ms
 
     def collect(self) -> Iterator[Metric]:
-        """What Prometheus reads."""
+        """Yield all metrics for Prometheus."""
         yield CounterMetricFamily("ternmq_txn_checker_claimed", "Checks that were claimed.", value=self.claimed)
         for name, help_text, counts in (
             ("answers", "Checks by what came of them: verdicts, and why there was none.", self.answers),

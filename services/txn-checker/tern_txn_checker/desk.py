@@ -1,9 +1,12 @@
-"""Makes the checks that are due: asks the schedule what comes next, makes the calls, and hands on what came of them.
+"""Makes the checks that are due: takes the next from the schedule, calls, and passes results on.
 
-    claimer -> take -> Schedule -> a task a call -> Callbacks.ask -> settle -> Results of the broker group
+    claimer -> take -> Schedule -> a task for each call -> Callbacks.ask -> settle
+        -> Results of the broker group
 
-Owner of the schedule and of the calls under way: this object, in its event loop. Law: what was taken is settled once, or abandoned at a stop;
-until then it counts as held, and what is held is bounded in number and bytes, because claims wait for room.
+Owner of the schedule and of the calls under way: this object, in its event loop.
+
+Law: each check taken is settled once, or abandoned at a stop. Until then it counts as held. The
+held checks are bounded in number and bytes, because claims wait for room.
 """
 
 import asyncio
@@ -18,24 +21,29 @@ from tern_txn_checker.results import Result
 
 logger = logging.getLogger(__name__)
 
-# How often what waits is looked at: for what is too late, and for hosts whose time has come.
+# Interval of the search for waiting checks that are late and for hosts that may be probed.
 LOOK_INTERVAL_S = 0.25
-# How often somebody who waits for room looks again; with so many checks held that is nothing.
+# Interval at which a claimer that waits for room looks again; its cost is small beside that of so
+# many held checks.
 ROOM_INTERVAL_S = 0.01
-# Of all that may be held: how much may wait for quick hosts before claims pause, and how much one round of claims may bring on top of it.
-# Together they are less than what one host may hold (a quarter of what is free) while 17 others hold as much as they may.
+# Parts of all that may be held: the backlog of quick hosts at which claims pause, and the maximum
+# that one round of claims adds to it. Together they are less than the share of one host (a quarter
+# of what is free) while 17 other hosts hold their full shares.
 BACKLOG_PART, CLAIMS_PART = 64, 32
-# Before the end of its claim a check must be over, and told.
+# Time between the end of a check and the end of its claim, for the report.
 CLAIM_MARGIN_MS = 500
-# Bodies of questions; messages of 4 MiB are rare among those that nobody ended.
+# Bound of all callback bodies; messages of 4 MiB are rare in open transactions.
 HELD_SIZE_MAX_BYTES = 64 * 1024 * 1024
 
-# Passes what came of a check on to its broker group.
+# Passes the result of a check on to its broker group.
 Settle = Callable[[Result], None]
 
 
 class Desk:
-    """*held_max*: checks that are here, waiting, under way, or told but not settled."""
+    """The calls of this checker.
+
+    *held_max*: bound of the checks that wait, are under way, or are reported and not settled yet.
+    """
 
     def __init__(
         self, schedule: Schedule, ask: Ask, *, held_max: int, mono_ms: Callable[[], int], rng: random.Random
@@ -49,32 +57,36 @@ class Desk:
         self._is_closed = False
 
     def open_for(self, broker_group: str, settle: Settle) -> None:
-        """Results of this broker group's checks go to *settle*."""
+        """Register *settle* for the results of this broker group's checks."""
         self._settle[broker_group] = settle
 
     @property
     def under_way(self) -> int:
-        """Calls that are being made."""
+        """The number of calls under way."""
         return self._schedule.under_way
 
     @property
     def waiting(self) -> int:
-        """Checks that wait for their call."""
+        """The number of checks that wait for their call."""
         return self._schedule.waiting
 
     def hosts(self) -> Iterator[HostState]:
-        """Every host that was asked lately."""
+        """Yield the state of every host that was called recently."""
         return self._schedule.hosts(self._mono_ms())
 
-    # Room -------------------------------------------------------------------------------------------------------
+    # Room -----------------------------------------------------------------------------------------
     def has_room(self) -> bool:
-        """Whether more may be claimed. With half of everything free there is room for what other claims bring meanwhile."""
+        """Whether more checks may be claimed.
+
+        The threshold is half of each bound, which leaves room for claims that are still on their
+        way.
+        """
         if self.held > self._held_max // 2 or self.held_bytes > HELD_SIZE_MAX_BYTES // 2:
             return False
         return self._schedule.quick_backlog(self._mono_ms()) <= self._held_max // BACKLOG_PART
 
     def claims_max(self) -> int:
-        """How many checks all claims together may bring at a time."""
+        """The maximum number of checks that all claims together may bring at a time."""
         return self._held_max // CLAIMS_PART
 
     async def room(self) -> None:
@@ -83,13 +95,13 @@ class Desk:
             await asyncio.sleep(ROOM_INTERVAL_S)
 
     def settled(self, result: Result) -> None:
-        """*result* is told, or given up: its check is not ours any more."""
+        """Release the check of *result*, which is reported or given up."""
         self.held -= 1
         self.held_bytes -= result.size_bytes
 
-    # Checks -----------------------------------------------------------------------------------------------------
+    # Checks ---------------------------------------------------------------------------------------
     def take(self, check: Check) -> None:
-        """*check* was claimed: make it when its turn comes."""
+        """Make the claimed *check* when its turn comes."""
         self.held += 1
         self.held_bytes += len(check.body)
         if why := self._schedule.offer(check, self._mono_ms()):
@@ -97,7 +109,7 @@ class Desk:
         self._start()
 
     def give_back(self, claim: Claim, why: str) -> None:
-        """*claim* was handed to us, and nobody can be asked about it."""
+        """Return a claim for which no call can be made."""
         self.held += 1
         self._settle[claim.broker_group](Result(claim=claim, answer=Answer(why)))
 
@@ -134,7 +146,7 @@ class Desk:
             self._schedule.abandon(started)
             raise
         except Exception:
-            # A bug of ours must not keep its place at the desk for ever.
+            # A bug in the checker must not occupy a place for ever.
             logger.exception("a call failed unexpectedly", extra={"host": check.url.host})
             answer = Answer("checker-failed")
         finally:
@@ -149,13 +161,16 @@ class Desk:
         self._start()
 
     def close(self) -> None:
-        """Begin nothing more."""
+        """Start no more calls."""
         self._is_closed = True
         if self._look is not None:
             self._look.cancel()
 
     async def finish(self, grace_s: float) -> None:
-        """Give what is under way *grace_s* to end; the rest is left to whoever claims it next."""
+        """Wait *grace_s* for the calls under way, then cancel the rest.
+
+        Other checkers claim those checks next.
+        """
         if self._calls:
             _, late = await asyncio.wait(self._calls, timeout=grace_s)
             for task in late:

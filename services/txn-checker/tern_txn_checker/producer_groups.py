@@ -1,6 +1,7 @@
-"""How the producer groups of one broker group are to be asked: URL, secret, patience. Fetched at a check, and kept for a few seconds.
+"""The callback settings of the producer groups of one broker group: URL, secret, timeout.
 
-Owner of what is kept: this object. Law: what somebody has changed counts KEPT_MS later at the latest.
+Settings are fetched at a check and kept for a few seconds. Owner of the cache: this object. Law: a
+change takes effect at most KEPT_MS later.
 """
 
 from collections.abc import Callable
@@ -16,13 +17,17 @@ from tern_wire.limits import PRODUCER_GROUPS_MAX
 from tern_wire.link.producer_groups import DescribeProducerGroups
 from tern_wire.settings.producer_settings import ProducerSettings, read_producer_settings
 
-# A check is asked again after 30 s; one small question every 5 s for each producer group that is asked costs nothing.
+# A check is repeated after 30 s; one small request every 5 s for each producer group in use costs
+# little.
 KEPT_MS = 5_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Approach:
-    """How one producer group is asked. *url* None: not at all, for the reason *why_not* (an answer's text)."""
+    """The callback settings of one producer group.
+
+    *url* None: no call is made, for the reason *why_not* (an answer's text).
+    """
 
     settings: ProducerSettings
     url: CheckUrl | None
@@ -30,14 +35,20 @@ class Approach:
 
 
 class ProducerGroups:
-    """*hosts*: which URLs are allowed. *mono_ms*: a clock that never goes back."""
+    """The cache of one broker group's settings. *hosts*: allowed URLs.
+
+    *mono_ms*: a monotonic clock.
+    """
 
     def __init__(self, link: GroupLink, hosts: CheckHosts, mono_ms: Callable[[], int]) -> None:
         self._link, self._hosts, self._mono_ms = link, hosts, mono_ms
         self._kept: dict[str, tuple[Approach, int]] = {}
 
     async def approach(self, name: str) -> Approach:
-        """How *name* is asked now; what the broker group refuses with, ProducerGroupNotFound among it."""
+        """Return the current settings of *name*.
+
+        Raises the errors of the broker group, such as ProducerGroupNotFound.
+        """
         found = self._kept.get(name)
         if found is not None and self._mono_ms() < found[1]:
             return found[0]

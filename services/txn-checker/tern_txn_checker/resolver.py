@@ -1,7 +1,10 @@
-"""Names to addresses, by the machine's own resolver, in threads of its own: a name server that hangs blocks neither the loop nor the others' names for ever.
+"""Resolution of names to addresses, by the machine's own resolver in separate threads.
 
-Owner of the threads: this object. Law: one look-up a name at a time (who asks meanwhile gets the same answer), at most THREADS_MAX in all, and
-no thread that hangs keeps the process from ending.
+A name server that hangs does not block the event loop, nor other names for ever. Owner of the
+threads: this object.
+
+Law: one look-up for a name at a time, shared by concurrent callers; at most THREADS_MAX in all; and
+no hanging thread keeps the process from ending.
 """
 
 import asyncio
@@ -9,12 +12,16 @@ import socket
 import threading
 from collections.abc import Callable
 
-# A look-up takes some ms, or the resolver's whole patience (5 to 30 s) where a zone's servers are dead: so many such zones do not hurt others.
+# A look-up takes some ms, or the resolver's whole timeout (5 to 30 s) where a zone's servers are
+# dead. This many such look-ups do not delay others.
 THREADS_MAX = 32
 
 
 class Resolver:
-    """*look_up*: a blocking function from a name to its addresses; OSError when it has none."""
+    """Resolves names.
+
+    *look_up*: a blocking function from a name to its addresses; OSError for none.
+    """
 
     def __init__(self, look_up: Callable[[str], list[str]] | None = None) -> None:
         self._look_up = look_up or _look_up
@@ -22,13 +29,14 @@ class Resolver:
         self._under_way: dict[str, asyncio.Future[list[str]]] = {}
 
     async def addresses(self, name: str) -> list[str]:
-        """Every address of *name*, in the resolver's order; OSError when it has none."""
+        """Return every address of *name*, in the resolver's order; OSError when it has none."""
         found = self._under_way.get(name)
         if found is None:
             found = self._under_way[name] = asyncio.ensure_future(self._ask(name))
             found.add_done_callback(lambda _: self._under_way.pop(name, None))
             found.add_done_callback(_note)
-        # A caller's patience may end before the look-up does; the next caller then joins the same one.
+        # A caller may time out before the look-up ends; the next caller then joins the same
+        # look-up.
         return await asyncio.shield(found)
 
     async def _ask(self, name: str) -> list[str]:
@@ -53,13 +61,14 @@ class Resolver:
                 if not loop.is_closed():
                     loop.call_soon_threadsafe(settle, *outcome)
 
-            # Not the loop's executor: its threads are waited for at the end, however long they hang.
+            # Not the loop's executor: at its shutdown it waits for its threads, however long they
+            # hang.
             threading.Thread(target=work, name="resolver", daemon=True).start()
             return await answer
 
 
 def _note(future: "asyncio.Future[list[str]]") -> None:
-    """Whether anybody waits for it any more or not: its error has been seen."""
+    """Mark the error as retrieved, even if no caller waits for it any more."""
     if not future.cancelled():
         future.exception()
 

@@ -1,9 +1,13 @@
-"""What came of checks, on its way to one broker group: verdicts end transactions, all else is reported. One flight at a time, in batches.
+"""The results of checks for one broker group: verdicts end transactions, all others are reported.
 
-    submit ... submit -> [waiting] -> END_TRANSACTIONS and REPORT_CHECKS side by side -> done, or again after a pause until the claim is over
+    submit ... submit -> [waiting] -> END_TRANSACTIONS and REPORT_CHECKS side by side
+        -> done, or repeated after a pause until the claim is over
 
-Owner of what waits: this object. Law: a result is told until the broker group has it or its claim is over; then the broker group hands the
-check to somebody again, and the producer, which knows its decision, decides the same.
+Results travel in batches, one flight at a time. Owner of the waiting results: this object.
+
+Law: a result is repeated until the broker group has it or its claim is over. After the claim the
+broker group hands the check out again, and the producer gives the same answer, since it keeps its
+decision.
 """
 
 import asyncio
@@ -22,14 +26,18 @@ from tern_wire.link.checks import CheckReport, EndTransactions, ReportChecks
 
 logger = logging.getLogger(__name__)
 
-# A batch as large as what four claims bring; an entry of it costs the broker well below a millisecond.
+# Maximum results of one batch, the size of four claims; an entry of it costs the broker well below
+# a millisecond.
 BATCH_MAX = 1_024
 PAUSE_FIRST_MS, PAUSE_LONGEST_MS = 50, 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """What came of one check, and how long its producer took. *size_bytes*: what was held for it."""
+    """The result of one check, and the duration of its call.
+
+    *size_bytes*: bytes held for the check.
+    """
 
     claim: Claim
     answer: Answer
@@ -37,12 +45,15 @@ class Result:
     size_bytes: int = 0
 
 
-# (result, what became of it): `ended`, `reported`, or why not.
+# (result, its fate): `ended`, `reported`, or the reason why not.
 OnSettled = Callable[[Result, str], None]
 
 
 class Results:
-    """The results of one broker group; *on_settled* hears of each once, when it is told or given up."""
+    """The results of one broker group.
+
+    *on_settled* is called once for each, when it is reported or given up.
+    """
 
     def __init__(
         self, link: GroupLink, *, on_settled: OnSettled, mono_ms: Callable[[], int], rng: random.Random
@@ -52,18 +63,18 @@ class Results:
         self._task: asyncio.Task[None] | None = None
 
     def submit(self, result: Result) -> None:
-        """Tell *result*, soon."""
+        """Send *result* with the next flight."""
         self._waiting.append(result)
         if self._task is None:
             self._task = asyncio.create_task(self._run())
 
     async def flush(self) -> None:
-        """Wait until nothing is on its way."""
+        """Wait until no result is waiting or in flight."""
         while self._task is not None:
             await asyncio.shield(self._task)
 
     def close(self) -> None:
-        """Give up what is not told yet."""
+        """Give up the results that are not reported yet."""
         if self._task is not None:
             self._task.cancel()
 
@@ -71,7 +82,7 @@ class Results:
         failures = 0
         try:
             while self._waiting:
-                # What is submitted in one turn of the loop goes together.
+                # Results submitted in one turn of the event loop travel together.
                 await asyncio.sleep(0)
                 flight = [self._waiting.popleft() for _ in range(min(len(self._waiting), BATCH_MAX))]
                 failed = await self._fly(flight)
@@ -90,7 +101,7 @@ class Results:
             self._task = None
 
     async def _fly(self, flight: list[Result]) -> list[Result]:
-        """Those of *flight* that could not be told."""
+        """Send *flight*; return the results that failed to arrive."""
         ends = [result for result in flight if result.answer.is_verdict]
         reports = [result for result in flight if not result.answer.is_verdict]
         is_told = await asyncio.gather(self._tell(ends, self._end), self._tell(reports, self._report))
@@ -110,7 +121,7 @@ class Results:
         return True
 
     async def _end(self, results: list[Result]) -> list[str]:
-        # When there is something to end, numpy, which comes with it, is there already (claimer.py).
+        # With a verdict to send, numpy, which this import needs, is loaded already (claimer.py).
         from tern_txn_checker.core.endings import end_rows, read_endings  # noqa: PLC0415
 
         rows = end_rows((result.claim, result.answer) for result in results)

@@ -252,9 +252,7 @@ class Registry:
         return {name: dict(sorted(group.nodes.items())) for name, group in sorted(self._groups.items())}
 
     def _told(self) -> set[str]:
-        """The broker groups that have reported their topics, groups that are gone since
-        included.
-        """
+        """The broker groups that have reported their topics, gone groups among them."""
         return {name for name, group in self._groups.items() if group.has_told} | {
             name for name, _ in self._gone.items()
         }

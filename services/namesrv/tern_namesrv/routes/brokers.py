@@ -1,6 +1,4 @@
-"""The brokers' routes: register (at start, on change, every 30 s) and unregister (at a clean
-stop).
-"""
+"""The brokers' routes: register (at start, on change, every 30 s), unregister (at a clean stop)."""
 
 import logging
 from dataclasses import dataclass

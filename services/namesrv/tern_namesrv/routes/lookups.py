@@ -35,10 +35,10 @@ def lookup_routes(registry: Registry, store: OperatorStore, clock: Clock, *, ins
         return Response(body, headers=headers, media_type=JSON)
 
     async def topic_route(topic: str) -> Response:
-        """The route of one topic, with its ordered configuration
-        (tern_wire.routing.route_document).
+        """The route of one topic, with its ordered configuration.
 
-        404 `topic-not-found` when no broker has it, 503 while that is not certain.
+        The form is that of tern_wire.routing.route_document. 404 `topic-not-found` when no broker
+        has the topic, 503 while that is not certain.
         """
         routes = registry.topic_route(topic, clock.mono_ms())
         routes = replace(routes, orders=dict(store.state.configuration.orders))

@@ -1,1 +1,4 @@
-"""The checker's decisions, without clock, network or chance: what is asked when, what an answer means, when a host is left alone."""
+"""The checker's decisions, without clock, network or chance.
+
+Order and time of checks, meaning of answers, circuits of hosts.
+"""

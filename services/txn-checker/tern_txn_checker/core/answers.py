@@ -1,10 +1,13 @@
-"""What a producer's answer means. Law: only one answer commits and one rolls back; whatever else comes, however odd, is unknown.
+"""The meaning of a producer's answer.
 
-    200 {"state": "commit" | "rollback" | "unknown"}      a JSON object in UTF-8 of at most 64 KiB, each of its names once,
-                                                          with the MAC of this question and this answer (tern_wire/checks/answers.py)
+    200 {"state": "commit" | "rollback" | "unknown"}
+        a JSON object in UTF-8 of at most 64 KiB, with each of its names once,
+        and with the MAC of this check and this answer (tern_wire/checks/answers.py)
 
-Texts of at most 32 characters go into the history of a transaction's checks: commit, rollback, unknown, malformed, http-503, or why there was no
-answer at all.
+Law: only one answer commits and only one rolls back; every other answer is unknown.
+
+Texts of at most 32 characters go into the history of a transaction's checks: commit, rollback,
+unknown, malformed, http-503, or the reason why there was no answer.
 """
 
 import json
@@ -13,13 +16,14 @@ from typing import Any
 
 ANSWER_SIZE_MAX_BYTES = 64 * 1024
 
-# Why there was no answer, and whether it was the host that failed.
+# Reasons for a missing answer.
 TIMEOUT, REFUSED, UNREACHABLE, BROKEN, TLS, NO_ADDRESS, NO_HTTP, TOO_LARGE = (
     *("timeout", "refused", "unreachable", "broken-off", "tls-failed", "no-address", "no-http", "too-large"),
 )
-# An answer that anybody on the way could have given: without a signature, with one that is not this producer group's for this question.
+# Answers that may be forged: without a signature, or with one that is not this producer group's for
+# this check.
 UNSIGNED, WRONG_SIGNATURE = "unsigned", "wrong-signature"
-# Why nobody was called.
+# Reasons why no call was made.
 FORBIDDEN, NO_SECRET, NO_URL, UNREADABLE = "url-forbidden", "no-secret", "no-url", "unreadable"
 BUSY, CIRCUIT_OPEN = "busy", "circuit-open"
 COMMIT, ROLLBACK, UNKNOWN, MALFORMED = "commit", "rollback", "unknown", "malformed"
@@ -27,21 +31,21 @@ COMMIT, ROLLBACK, UNKNOWN, MALFORMED = "commit", "rollback", "unknown", "malform
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came of one check. *is_alive*: the host does its work, as far as this tells."""
+    """The result of one check. *is_alive*: whether the host works, as far as the result shows."""
 
     text: str
     is_alive: bool = True
 
     @property
     def is_verdict(self) -> bool:
-        """Whether it ends the transaction."""
+        """Whether the answer ends the transaction."""
         return self.text in {COMMIT, ROLLBACK}
 
 
 def read_answer(status: int, body: bytes) -> Answer:
-    """What an HTTP answer means."""
+    """Interpret an HTTP answer."""
     if status != 200:
-        # Redirects are not followed: where they lead was not checked.
+        # Redirects are not followed: their targets are not checked.
         return Answer(f"http-{status}", is_alive=status < 500 and status != 429)
     if len(body) > ANSWER_SIZE_MAX_BYTES:
         return Answer(TOO_LARGE)
@@ -50,14 +54,14 @@ def read_answer(status: int, body: bytes) -> Answer:
 
 
 def no_answer(text: str) -> Answer:
-    """There was none, because of the host."""
+    """The result of a call without an answer, which counts as a failure of the host."""
     return Answer(text, is_alive=False)
 
 
 def _state_of(body: bytes) -> str:
-    """The state that *body* names; "" when it is not a JSON object that names one."""
+    """Return the state in *body*; "" when it is not a JSON object with a state."""
     try:
-        # Not by msgspec or orjson: of a name that stands twice both take the last without a word.
+        # Not msgspec or orjson: of two equal names, both silently take the last.
         document = json.loads(body.decode(), object_pairs_hook=_object, parse_constant=_refuse)
     except (ValueError, RecursionError):
         return ""

@@ -1,58 +1,66 @@
-"""The circuit of one host: a host that does not answer is left alone for a while, and then asked once.
+"""The circuit breaker of one host: calls to a failing host pause, then one call probes the host.
 
     closed --5 failures in a row--> open --1 s, doubling to 30 s--> half-open: one call
-       ^                              ^                                |
-       +-------- any answer ----------+-------- that call fails -------+
+    ^                              ^                                |
+    +-------- any answer ----------+-------- that call fails -------+
 
-A failure is a call without a useful answer (no connection, no time, 5xx, 429); any other answer, of any call, closes the circuit. Calls that
-were under way when it opened say nothing new by failing.
+A failure is a call without a useful answer (no connection, timeout, 5xx, 429). Any other answer, of
+any call, closes the circuit. Failures of calls that were under way when the circuit opened are
+ignored: they are no new information.
 """
 
 from tern_txn_checker.core.backoff import pause_ms
 
-# One lost packet or restart is no outage; with four calls at a time this is the second round.
+# One lost packet or one restart is no outage; with four calls at a time this is the second round.
 FAILURES_MAX = 5
-# A restarted service is back within seconds; each probe of a dead one costs a connection and a timeout.
+# A restarted service is back within seconds; each probe of a dead one costs a connection and a
+# timeout.
 OPEN_FIRST_MS, OPEN_LONGEST_MS = 1_000, 30_000
 
 CLOSED, OPEN, HALF_OPEN = "closed", "open", "half-open"
 
 
 class Circuit:
-    """Owner: the Schedule that made it. Times are ms of a clock that never goes back."""
+    """The state of one circuit. Owner: the Schedule that made it.
+
+    Times are ms of a monotonic clock.
+    """
 
     __slots__ = ("_is_probing", "failures", "open_until_ms", "openings")
 
     def __init__(self) -> None:
-        # In a row, while it is closed.
+        # Failures in a row while the circuit is closed.
         self.failures = 0
-        # How often in a row it has opened; 0: it is closed.
+        # Openings in a row; 0 while the circuit is closed.
         self.openings = 0
         self.open_until_ms = 0
         self._is_probing = False
 
     def state(self, now_ms: int) -> str:
-        """closed, open or half-open."""
+        """Return closed, open or half-open."""
         if not self.openings:
             return CLOSED
         return OPEN if now_ms < self.open_until_ms else HALF_OPEN
 
     def may_start(self, now_ms: int) -> bool:
-        """Whether a call may be made."""
+        """Whether a call may start now."""
         return not self.openings or (now_ms >= self.open_until_ms and not self._is_probing)
 
     def start(self) -> bool:
-        """A call is made, which it may be; True when it is the one that tries a half-open circuit. To be told at its end."""
+        """Record the start of a permitted call; return whether it probes a half-open circuit.
+
+        The caller passes that value back at the end of the call.
+        """
         self._is_probing = bool(self.openings)
         return self._is_probing
 
     def succeed(self) -> None:
-        """A call was answered."""
+        """Record a call that was answered."""
         self.failures = self.openings = self.open_until_ms = 0
         self._is_probing = False
 
     def fail(self, now_ms: int, *, is_probe: bool, chance: float) -> bool:
-        """A call failed; True when the circuit opens by that. *chance*: 0 to 1."""
+        """Record a failed call; return whether the circuit opens by it. *chance*: 0 to 1."""
         if is_probe:
             self._is_probing = False
         elif self.openings:
@@ -68,6 +76,6 @@ class Circuit:
         return True
 
     def abandon(self, *, is_probe: bool) -> None:
-        """A call was given up by ourselves: it says nothing of the host."""
+        """Record a call that the checker itself cancelled: it shows nothing about the host."""
         if is_probe:
             self._is_probing = False

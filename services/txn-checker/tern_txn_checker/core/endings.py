@@ -1,4 +1,4 @@
-"""Verdicts as rows of END_TRANSACTIONS, and what its reply says of each. numpy comes with this module."""
+"""Verdicts as rows of END_TRANSACTIONS, and the words for its reply. Imports numpy."""
 
 from collections.abc import Iterable
 
@@ -29,7 +29,7 @@ _SAID = {
 
 
 def end_rows(verdicts: Iterable[tuple[Claim, Answer]]) -> bytes:
-    """END_ROWS of *verdicts*, in order."""
+    """Return the END_ROWS of *verdicts*, in order."""
     return b"".join(
         END_ROW.pack(claim.number, claim.claim, claim.producer_group_id, _OUTCOMES[answer.text], BY_CHECK)
         for claim, answer in verdicts
@@ -37,7 +37,10 @@ def end_rows(verdicts: Iterable[tuple[Claim, Answer]]) -> bytes:
 
 
 def read_endings(raw: memoryview, count: int) -> list[str]:
-    """What became of each of *count* rows, in words; LinkBodyMalformed when *raw* is not that many END_VERDICTS."""
+    """Return the outcome of each of *count* rows, in words.
+
+    LinkBodyMalformed when *raw* is not *count* END_VERDICTS.
+    """
     if len(raw) != count * END_ROW.size:
         raise LinkBodyMalformed(reason=f"{len(raw)} bytes of verdicts for {count} ends")
     statuses = (int.from_bytes(raw[at : at + 4], "little") for at in range(0, len(raw), END_ROW.size))

@@ -1,9 +1,11 @@
-"""What a claim brings becomes what producers are asked: CloudEvents in JSON, one for each transaction. numpy comes with this module.
+"""Claims turned into callback bodies: CloudEvents in JSON, one for each transaction. Imports numpy.
 
-    ClaimedChecks, as in `tern_wire/link/checks.py`, and the records of their messages
-    callback: {specversion, type, source, id, subject, time, datacontenttype, data: {transaction_id, producer_group, attempt, begun_at, messages}}
+    claim:    ClaimedChecks (tern_wire/link/checks.py) and the records of their messages
+    callback: {specversion, type, source, id, subject, time, datacontenttype,
+               data: {transaction_id, producer_group, attempt, begun_at, messages}}
 
-A message is shown as `receive` shows it, and its body only where the producer group asks for it.
+A message looks as in `receive`, and has its body only if the producer group requests bodies.
+
 Reference: CloudEvents 1.0.2, JSON event format in structured mode.
 """
 
@@ -27,9 +29,9 @@ CLOUD_EVENT = "application/cloudevents+json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claimed:
-    """One check as the broker group has handed it out; *records* are its messages, one behind the other.
+    """One check of a claim. *records*: its messages, one after the other.
 
-    *claim_ms*: for how long it is ours, from when it was handed out.
+    *claim_ms*: duration of the claim, from the time when the broker group made it.
     """
 
     number: int
@@ -44,7 +46,10 @@ class Claimed:
 
 
 def read_claimed(said: ClaimedChecks, raw: memoryview) -> list[Claimed]:
-    """The checks of a reply, in order, with their records, *raw*; LinkBodyMalformed when these do not fit together."""
+    """Return the checks of a reply, in order, each with its part of the records *raw*.
+
+    LinkBodyMalformed when checks and records do not match.
+    """
     if said.checks and not said.now_ms:
         raise LinkBodyMalformed(reason="a claim that does not say when it was made")
     found: list[Claimed] = []
@@ -72,7 +77,7 @@ def read_claimed(said: ClaimedChecks, raw: memoryview) -> list[Claimed]:
 
 
 class Questions:
-    """Makes questions of one broker group's checks. Immutable."""
+    """Makes the callback bodies of one broker group's checks. Immutable."""
 
     __slots__ = ("_broker_group", "_cluster_key")
 
@@ -81,12 +86,15 @@ class Questions:
         self._broker_group = broker_group
 
     def transaction_id(self, claimed: Claimed) -> str:
-        """The transaction's id, as its producer knows it."""
+        """Return the transaction's id in the form that its producer has."""
         ids = TransactionIds(self._cluster_key, namespace_of(claimed.producer_group))
         return ids.make(TransactionId(self._broker_group, claimed.number, claimed.producer_group_id))
 
     def body(self, claimed: Claimed, transaction_id: str, *, time: str, include_body: bool) -> bytes:
-        """The question's body; *time* is now in RFC 3339. LinkBodyMalformed when the records are none."""
+        """Return the body of the callback; *time* is the current time in RFC 3339.
+
+        LinkBodyMalformed when the records are malformed.
+        """
         namespace = namespace_of(claimed.producer_group)
         return encode_json(
             {

@@ -1,15 +1,21 @@
-"""Which check is made next, so that a host which hangs delays nobody else. Pure: time and chance are arguments.
+"""The order of checks: a host that hangs delays no other host. Pure: time and chance are arguments.
 
-    offer -> [queue of its host] -> start -> under way -> end        a queue is first in, first out; hosts take turns
-               |                                   |
-               +--> given back: busy, circuit-open |<- the circuit of the host hears what came of it
+    offer -> [queue of its host] -> start -> under way -> end     each queue is first in, first out;
+      |                                   |                       hosts take turns
+      +--> given back: busy, circuit-open |<- the result goes to the circuit of the host
 
-Three bounds, each of which leaves room for others. Calls under way at one host: `per_host_max`, and one while more than half of all
-`calls_max` are taken. What waits for one host: a quarter of what is still free of `waiting_max`, so however many hosts hang, a
-newcomer finds room. And time: a check that could not begin before its `start_by_ms` is given back, at once where that is known.
+Three bounds leave room for other hosts:
 
-Being given back costs a check one of its attempts, which a host that works should not pay. So claims pause while much waits for hosts that
-are quick (`quick_backlog`): that is over in a moment. What waits for slow ones stops nobody, and beyond its bound is given back.
+- Calls under way at one host: at most `per_host_max`, and one while more than half of `calls_max`
+  are taken.
+- Checks that wait for one host: at most a quarter of what is still free of `waiting_max`, so that a
+  new host finds room however many others hang.
+- Time: a check that cannot begin before its `start_by_ms` is given back, at once where that is
+  known.
+
+A check that is given back loses one of its attempts, a price that working hosts should not pay. So
+claims pause while many checks wait for quick hosts (`quick_backlog`), which is short. Checks that
+wait for slow hosts do not pause claims; beyond their bound they are given back.
 """
 
 from collections import deque
@@ -20,19 +26,24 @@ from tern_txn_checker.core.answers import BUSY, CIRCUIT_OPEN
 from tern_txn_checker.core.circuit import CLOSED, Circuit
 from tern_wire.checks.urls import CheckUrl
 
-# A host that was not called for so long, and did not fail, is forgotten: its successor begins with a closed circuit, too.
+# A host that was not called for this time is forgotten; at its next check it begins with a closed
+# circuit.
 HOST_KEPT_MS = 300_000
-# What one host may take of what is free.
+# The part of the free places that one host may take.
 _SHARE = 4
-# A host is quick if what waits for it is done within this time, as far as can be told. So claims never pause for longer.
+# A host is quick if its queue is estimated to be done within this time. So no pause of claims is
+# longer.
 QUICK_MS = 5_000
-# How much one call says of how long the host's calls take: an eighth.
+# The weight of one call in the estimate of the host's duration of calls: an eighth.
 _TYPICAL_WEIGHT = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """One check that a broker group has handed to this checker: of the transaction *number*, under the id *claim*, until *until_ms*."""
+    """One check that a broker group has handed to this checker, until *until_ms*.
+
+    *number*: of the transaction. *claim*: the id of the claim.
+    """
 
     broker_group: str
     number: int
@@ -43,8 +54,10 @@ class Claim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """One claim as a call that is to be made. Times are ms of a clock that never goes back; begun later than *start_by_ms* it could not
-    be answered within its claim."""
+    """One claim in the form of a call to make. Times are ms of a monotonic clock.
+
+    A call that begins later than *start_by_ms* could not be answered within its claim.
+    """
 
     claim: Claim
     transaction_id: str
@@ -56,13 +69,16 @@ class Check:
 
     @property
     def host(self) -> tuple[str, int]:
-        """Whom it asks: host and port."""
+        """The host and port of the call."""
         return self.url.host, self.url.port
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Started:
-    """A check that is under way, since *began_ms*. *is_probe*: it tries a host whose circuit is half-open."""
+    """A check under way since *began_ms*.
+
+    *is_probe*: it probes a host whose circuit is half-open.
+    """
 
     check: Check
     is_probe: bool
@@ -71,14 +87,14 @@ class Started:
 
 @dataclass(slots=True)
 class _Host:
-    """Owned by the Schedule."""
+    """The state of one host. Owner: the Schedule."""
 
     name: tuple[str, int]
     circuit: Circuit = field(default_factory=Circuit)
     queue: deque[Check] = field(default_factory=deque)
-    # In the order in which they began.
+    # In the order of their start.
     under_way: dict[Started, None] = field(default_factory=dict)
-    # How long a call takes, lately; 0: none has ended yet.
+    # Recent duration of a call; 0: no call has ended yet.
     typical_ms: float = 0.0
     used_ms: int = 0
     is_in_turn: bool = False
@@ -87,7 +103,7 @@ class _Host:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostState:
-    """A host, for people."""
+    """The state of a host for a status report."""
 
     host: str
     port: int
@@ -103,17 +119,17 @@ GivenBack = tuple[Check, str]
 
 
 class Schedule:
-    """All checks that wait or are under way. Mutated by the Desk that owns it."""
+    """All checks that wait or are under way. Only the Desk that owns it mutates it."""
 
     def __init__(self, *, calls_max: int, per_host_max: int, waiting_max: int) -> None:
         self._calls_max, self._per_host_max, self._waiting_max = calls_max, per_host_max, waiting_max
         self._hosts: dict[tuple[str, int], _Host] = {}
-        # Hosts that may have something to start, each once.
+        # Hosts that may have a check to start, each once.
         self._turns: deque[_Host] = deque()
         self.waiting = self.under_way = 0
 
     def offer(self, check: Check, now_ms: int) -> str:
-        """Take *check* in; "" when it waits now, else why it is given back."""
+        """Enqueue *check*; return "" when it waits, else the reason why it is given back."""
         host = self._hosts.get(check.host)
         if host is None:
             host = self._hosts[check.host] = _Host(check.host)
@@ -130,7 +146,7 @@ class Schedule:
         return ""
 
     def start(self, now_ms: int) -> Started | GivenBack | None:
-        """The next check to make, or one that came too late to be made; None when nothing can begin now."""
+        """Return the next check to make, or one that is too late; None when none can begin."""
         for _ in range(len(self._turns) if self.under_way < self._calls_max else 0):
             host = self._turns.popleft()
             host.is_in_turn = False
@@ -149,12 +165,18 @@ class Schedule:
         return None
 
     def _may_start(self, host: _Host, now_ms: int) -> bool:
-        """If not, its next turn comes when one of its calls ends (`_over`), or after a while (`look`)."""
+        """Whether the host may be called now.
+
+        If not, its next turn comes when one of its calls ends (`_over`), or later (`look`).
+        """
         most = self._per_host_max if self.under_way < self._calls_max // 2 else 1
         return len(host.under_way) < most and host.circuit.may_start(now_ms)
 
     def end(self, started: Started, *, is_alive: bool, text: str, now_ms: int, chance: float) -> list[GivenBack]:
-        """*started* is over, with the answer *text*. What must be given back, because its host's circuit opened by that."""
+        """Record the end of *started*, with the answer *text*.
+
+        Returns the checks to give back because the host's circuit opened by it.
+        """
         host = self._over(started)
         host.last = text
         took_ms = now_ms - started.began_ms
@@ -166,7 +188,7 @@ class Schedule:
         return []
 
     def abandon(self, started: Started) -> None:
-        """*started* was given up by ourselves."""
+        """Record that the checker itself cancelled *started*."""
         self._over(started).circuit.abandon(is_probe=started.is_probe)
 
     def _over(self, started: Started) -> _Host:
@@ -177,9 +199,10 @@ class Schedule:
         return host
 
     def look(self, now_ms: int) -> list[GivenBack]:
-        """To be called now and then while something waits: what is too late is given back, and hosts whose time has come get a turn.
+        """Give back late checks, and give turns to hosts whose circuit may be probed now.
 
-        Hosts that nobody has needed for long are forgotten.
+        The Desk calls this periodically while checks wait. Hosts that were not used for long are
+        forgotten.
         """
         given_back: list[GivenBack] = []
         for host in list(self._hosts.values()):
@@ -207,7 +230,10 @@ class Schedule:
             self._turns.append(host)
 
     def quick_backlog(self, now_ms: int) -> int:
-        """How many checks wait for hosts that are quick. A call that is under way for long says as much as one that took long."""
+        """The number of checks that wait for quick hosts.
+
+        The duration of the oldest call under way counts like that of a finished call.
+        """
         backlog = 0
         for host in self._hosts.values():
             if host.queue and host.circuit.state(now_ms) == CLOSED:
@@ -217,7 +243,7 @@ class Schedule:
         return backlog
 
     def hosts(self, now_ms: int) -> Iterator[HostState]:
-        """Every host that is known."""
+        """Yield the state of every known host."""
         for (name, port), host in self._hosts.items():
             yield HostState(
                 host=name,
