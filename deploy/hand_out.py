@@ -1,14 +1,17 @@
-"""`python hand_out.py [OPTIONS OF ternmq init-cluster]`: what the init service of docker-compose.yml runs, before everything else.
+"""`python hand_out.py [OPTIONS OF ternmq init-cluster]`: hand out keys and certificates.
 
-It makes the cluster directory /cluster with `ternmq init-cluster`, then gives each process what is its own and no more:
+The init service of docker-compose.yml runs this before all other services. It makes the cluster
+directory /cluster with `ternmq init-cluster`, then gives each process its own files and no others:
 
-    /volumes/NAME/ca.crt       the authority that all trust
-    /volumes/NAME/cluster.key  of links and receipt handles; clients do not get it
+    /volumes/NAME/ca.crt            the authority that all processes trust
+    /volumes/NAME/cluster.key       key of links and receipt handles; clients do not get it
     /volumes/NAME/tls.crt, tls.key  NAME's certificate and key
 
-for every NAME that is a folder of /volumes and has a certificate. Each is a volume that NAME's container alone mounts, read only: the
-authority's key stays in /cluster, which no service sees. Safe to repeat; with --renew it hands out new certificates, and the processes
-take them within seconds. Nothing secret is printed.
+NAME is every folder of /volumes that has a certificate. Each is a volume that only NAME's container
+mounts, read only: the authority's key stays in /cluster, which no service mounts.
+
+Safe to repeat. With --renew it hands out new certificates, and the processes load them within
+seconds. Nothing secret is printed.
 """
 
 import os
@@ -18,14 +21,14 @@ import sys
 from pathlib import Path
 
 CLUSTER, VOLUMES = Path("/cluster"), Path("/volumes")
-# Clients prove who they are by certificate or key, and are no part of the mesh.
+# Clients authenticate by certificate or key, and are no part of the mesh.
 CLIENT_ROLE = "client"
-# Grafana's administrator, for who wants to change something: made here, so that nobody meets the well-known one.
+# The password of Grafana's administrator. It is made here, so that the well-known one never works.
 GRAFANA_PASSWORD = VOLUMES / "grafana" / "admin-password"
 
 
 def main() -> int:
-    """The exit code of `ternmq init-cluster`, 0 when all is handed out."""
+    """Return the exit code of `ternmq init-cluster`, 0 when all files are handed out."""
     made = subprocess.run(  # noqa: S603 - our own program
         [sys.executable, "-P", "-m", "tern_cli", "init-cluster", str(CLUSTER), *sys.argv[1:]], check=False
     )
@@ -34,7 +37,8 @@ def main() -> int:
     for cert in sorted((CLUSTER / "certs").glob("*/*.crt")):
         role, name = cert.parent.name, cert.stem
         folder = VOLUMES / name
-        # Also a folder of the image that nothing is mounted on: the image is read-only, and who is not run gets nothing.
+        # Skips also a folder of the image on which nothing is mounted: the image is read-only, and
+        # the service does not run.
         if not os.path.ismount(folder):
             continue
         files = {"ca.crt": CLUSTER / "ca.crt", "tls.key": cert.with_suffix(".key"), "tls.crt": cert}
@@ -48,7 +52,10 @@ def main() -> int:
 
 
 def place(data: bytes, target: Path) -> bool:
-    """*target* with *data*, replaced at once; False when it was so already. Readable for its owner alone."""
+    """Replace *target* with *data* atomically; return False when it had that content already.
+
+    Only its owner can read the file.
+    """
     if target.exists() and target.read_bytes() == data:
         return False
     incoming = target.with_name(f".{target.name}")

@@ -1,10 +1,12 @@
-"""`python -I -S health_probe.py URL SECRETS`: exit code 0 when URL answers 200, and an end after 5 s at the latest. The health check of every container.
+"""`python -I -S health_probe.py URL SECRETS`: exit code 0 when URL answers 200, within 5 s.
 
-It shows the container's own certificate (tls.crt and tls.key in the folder SECRETS) to its own listener, since internal listeners answer to
-processes of the cluster alone; a proxy's /readyz asks for a key, so it gets the root key, which follows from cluster.key. Nothing secret is
-an argument or a variable.
+The health check of every container. It presents the container's own certificate (tls.crt and
+tls.key in the folder SECRETS) to the container's own listener, since internal listeners answer only
+processes of the cluster. A proxy's /readyz requires a key: the probe sends the root key, which it
+derives from cluster.key. Nothing secret is an argument or a variable.
 
-It runs every few seconds in every container: hence only the standard library, no urllib, no site packages, and about 60 ms.
+It runs every few seconds in every container, and so uses only the standard library without urllib
+and without site packages. It takes about 60 ms.
 """
 
 import base64
@@ -15,14 +17,17 @@ import ssl
 import sys
 
 TIMEOUT_S = 4.0
-# Of the whole process, whatever it waits for: the next one must not find it still there.
+# Deadline of the whole process, which must end before the next one starts.
 END_S = 5
-# As tern_security.cluster_directory derives it; that module is not importable without site packages.
+# The derivation of tern_security.cluster_directory, which needs site packages.
 _ROOT_KEY_ID, _ROOT_KEY_SALT = "root000000000000", b"ternmq root key 1"
 
 
 def main() -> int:
-    """0 for a 200, 1 for anything else; the last line of what was answered goes to stdout, where `docker inspect` shows it."""
+    """Return 0 for a 200, 1 for anything else.
+
+    The last line of the answer goes to stdout, where `docker inspect` shows it.
+    """
     url, secrets = sys.argv[1], sys.argv[2]
     host, _, port_and_path = url.removeprefix("https://").partition(":")
     port, _, path = port_and_path.partition("/")
@@ -48,7 +53,7 @@ def main() -> int:
 
 
 def root_key(secrets: str) -> str:
-    """The root key's text."""
+    """Return the text of the root key."""
     with open(f"{secrets}/cluster.key", "rb") as file:
         mac = hmac.digest(file.read(), _ROOT_KEY_SALT, "sha256")
     return f"mqk_{_ROOT_KEY_ID}_{base64.urlsafe_b64encode(mac).rstrip(b'=').decode()}"

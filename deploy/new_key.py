@@ -1,8 +1,10 @@
-"""`python new_key.py NAME`: a principal of the deployment with its grants, and a key for it in /secrets. The one-shot services of the
-profiles run it before what needs the key; where one is it changes nothing but the grants.
+"""`python new_key.py NAME`: create a principal of the deployment with its grants, and its key.
 
-    /secrets/ca.crt      the authority that the proxies' certificates are of
-    /secrets/client.key  the key, for TERNMQ_KEY_FILE; readable for its owner alone, and printed nowhere
+The one-shot services of the profiles run this before the services that need the key. If the key
+exists, only the grants change.
+
+    /secrets/ca.crt      the authority of the proxies' certificates
+    /secrets/client.key  the key, for TERNMQ_KEY_FILE; readable for its owner alone, never printed
 """
 
 import os
@@ -12,7 +14,7 @@ import sys
 from pathlib import Path
 
 CLUSTER, SECRETS = Path("/cluster"), Path("/secrets")
-# What each may do: as little as its work needs.
+# The grants of each principal, the minimum for its work.
 GRANTS = {
     "flights": ("ALL", "--topic", "flights*", "--group", "flights*"),
     "load": ("ALL", "--topic", "load-*", "--group", "load-*"),
@@ -21,7 +23,7 @@ GRANTS = {
 
 
 def main() -> int:
-    """0 when the key is there; otherwise the exit code of the command that failed."""
+    """Return 0 when the key exists; otherwise the exit code of the failed command."""
     name = sys.argv[1]
     if code := ternmq("acl", "grant", name, *GRANTS[name]):
         return code
@@ -31,7 +33,7 @@ def main() -> int:
 
 
 def ternmq(*arguments: str) -> int:
-    """The exit code of `ternmq ...`, which says itself what is wrong."""
+    """Return the exit code of `ternmq ...`, which prints its own errors."""
     command = [sys.executable, "-P", "-m", "tern_cli", *arguments]
     return subprocess.run(command, env=dict(os.environ), check=False).returncode  # noqa: S603 - our own program
 

@@ -1,5 +1,7 @@
-"""`python deploy/requirements_of.py [EXTRA]`: what ternmq, with EXTRA, needs beside our own packages, one a line. The Dockerfile installs
-these before it sees our sources, so that a change of ours does not make it download them again. Standard library only.
+"""`python deploy/requirements_of.py [EXTRA]`: print the third-party requirements of ternmq.
+
+One requirement on a line, those of EXTRA included. The Dockerfile installs them before it copies
+our sources, so that a change of our code does not cause a new download. Standard library only.
 """
 
 import re
@@ -11,18 +13,21 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 FILES = (ROOT / "pyproject.toml", ROOT / "libs/pyproject.toml")
 _REQUIREMENT = re.compile(r"([\w.-]+)(?:\[([\w,-]+)\])?")
-# By distribution of ours and extra, what it needs; by "" what it always needs.
+# Requirements by our distribution and extra; "" has those without an extra.
 Projects = Mapping[str, Mapping[str, Sequence[str]]]
 
 
 def read_projects() -> Projects:
-    """What the two pyproject.toml say."""
+    """Read the two pyproject.toml."""
     projects = [tomllib.loads(path.read_text("utf-8"))["project"] for path in FILES]
     return {each["name"]: {"": each["dependencies"], **each["optional-dependencies"]} for each in projects}
 
 
 def requirements_of(name: str, extras: Sequence[str], projects: Projects) -> list[str]:
-    """What *name* with *extras* needs, requirements of ours replaced by what they need; each once, in the order of their first mention."""
+    """Return the requirements of *name* with *extras*, each once, in the order of first mention.
+
+    Our own distributions are replaced by their requirements.
+    """
 
     def needed(name: str, extras: Sequence[str]) -> Iterator[str]:
         for each in (one for extra in ("", *extras) for one in projects[name][extra]):
@@ -36,7 +41,7 @@ def requirements_of(name: str, extras: Sequence[str], projects: Projects) -> lis
 
 
 def main() -> None:
-    """Print them; KeyError for an extra that is not there."""
+    """Print the requirements; KeyError for an unknown extra."""
     print("\n".join(requirements_of("ternmq", sys.argv[1:], read_projects())))
 
 

@@ -16,7 +16,6 @@ WIDE_LINES = {
     "libs/tern_wire": 122,
     "spark": 77,
     "loadtest": 239,
-    "deploy": 18,
 }
 _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
