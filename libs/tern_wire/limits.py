@@ -344,11 +344,13 @@ SESSIONS_KEPT_MAX = 8_192
 # Largest difference between the clocks of a signer and a proxy, as AWS allows; a nonce is
 # remembered until its signature is too old ...
 SIGNATURE_WINDOW_MS = 300_000
-# ... so many of them, 90 bytes each: 3,490 signed requests a second, above what a core verifies. Full means refused, never forgotten early.
+# ... so many of them, 90 bytes each: 3,490 signed requests a second, more than a core verifies.
+# When the table is full, requests are refused; no nonce is forgotten early.
 SIGNATURE_NONCES_MAX, SIGNATURE_NONCE_LENGTH_MAX = 1_048_576, 64
 # Characters of a nonce: shorter ones would collide by chance.
 SIGNATURE_NONCE_LENGTH_MIN = 8
-# Public keys that are kept ready to verify with, 1 KiB each. Below the principals that there may be; reading one again takes some microseconds.
+# Public keys that are kept ready for verification, 1 KiB each. Fewer than the possible principals;
+# decoding one again takes some microseconds.
 SIGNATURE_KEYS_KEPT_MAX = 8_192
 # Refusals that are audited individually, a second; the others are counted, and the count is
 # audited.

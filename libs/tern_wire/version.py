@@ -1,3 +1,3 @@
-"""The release: the one place that says it. Both distributions take it from here when they are built."""
+"""The version of the release, defined only here. Both distributions are built with it."""
 
 VERSION = "0.1.0"

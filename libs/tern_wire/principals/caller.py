@@ -1,8 +1,10 @@
-"""The principal of an admin request, in the head of the link request, sealed with a key of proxies
-and brokers.
+"""The principal of an admin request: a sealed field in the head of the link request.
 
-    principal: [name, MAC 16]     MAC = BLAKE2b(a key derived from the cluster key; code 2, size of the name 2,
-                                  name, the head without this field)
+    principal: [name, MAC 16]
+    MAC = BLAKE2b(a key derived from the cluster key;
+                  code 2, size of the name 2, name, the head without this field)
+
+Proxies and brokers have that key.
 
 The handshake of the link proves that its other end has the cluster key and is a proxy. The seal
 binds the principal to this one request, so the name cannot be moved to another request. A broker
@@ -48,8 +50,9 @@ class CallerSeal:
         return {**own, FIELD: [principal, self._mac(own, code, principal)]}
 
     def take(self, head: dict[str, Any], code: int) -> str:
-        """Take the principal out of *head*; "" when there is none. LinkBodyMalformed unless a proxy
-        has sealed it.
+        """Remove the principal from *head* and return it; "" when there is none.
+
+        LinkBodyMalformed unless a proxy has sealed it.
         """
         found = head.pop(FIELD, None)
         if found is None:

@@ -1,8 +1,9 @@
-"""Keys of clients: their text, what the cluster stores of them, and when and from where each is
-good. Pure.
+"""Keys of clients: their text, their stored form, and the times and networks of their use. Pure.
 
-    mqk_<kid>_<43>   a bearer key: 256 random bits, base64url without padding; its holder is the principal
-    mqs_<kid>_<43>   a signing key: the 32 bytes of an Ed25519 private key, as above; it never leaves its owner
+    mqk_<kid>_<43>   a bearer key: 256 random bits, base64url without padding; its holder is the
+                     principal
+    mqs_<kid>_<43>   a signing key: the 32 bytes of an Ed25519 private key, as above; it never
+                     leaves its owner
     mqh_<kid>_<43>   an HMAC key of an earlier build, not accepted any more
 
 *kid*: 16 letters or digits, the key's name, which is no secret: logs and lists show it. The cluster
@@ -54,13 +55,12 @@ _NETWORKS_KEPT = 4_096
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientKey:
-    """One key, as the cluster stores it: *digest*, the SHA-256 of a bearer key's text, or
-    *public_key*, 32 bytes of Ed25519, or *salt*, 32 bytes of an HMAC key, which is not accepted any
-    more.
+    """One key in its stored form.
 
-    Good from *not_before_ms* (0: at once) until *expires_ms* (0: for ever), ms since 1970 (UTC),
-    and only from *networks* (none: from anywhere). *version*: the version of the principal's
-    document that added it.
+    It has *digest*, the SHA-256 of a bearer key's text; or *public_key*, 32 bytes of Ed25519; or
+    *salt*, 32 bytes of an HMAC key, which is not accepted any more. It is good from *not_before_ms*
+    (0: at once) until *expires_ms* (0: for ever), ms since 1970 (UTC), and only from *networks*
+    (none: from anywhere). *version*: the version of the principal's document that added it.
     """
 
     kid: str
@@ -93,13 +93,14 @@ class ClientKey:
         return self.not_before_ms <= now_ms and not self.is_expired(now_ms)
 
     def is_good_from(self, address: str) -> bool:
-        """Whether a client at *address* (an IP address as text; an IPv4 one written in IPv6 is that
-        IPv4 one) may use it.
+        """Whether a client at *address* may use the key.
+
+        *address* is an IP address as text; an IPv4 address written in IPv6 counts as IPv4.
         """
         return not self.networks or any(_contains(network, address) for network in self.networks)
 
     def packed(self) -> list[Any]:
-        """As a document of a principal carries it: 9 members, and the salt after them if there is
+        """Return the form inside a principal's document: 9 members, and the salt if there is
         one.
         """
         times = (self.not_before_ms, self.expires_ms, self.created_ms)
@@ -139,8 +140,9 @@ def read_client_key(packed: Any) -> ClientKey:
 
 
 def read_networks(texts: Any, pointer: str = "/networks") -> tuple[str, ...]:
-    """Networks in their usual form, such as `10.0.0.0/8` or `2001:db8::/32`; an address alone is a
-    network of one. InvalidField.
+    """Return networks in their usual form, such as `10.0.0.0/8` or `2001:db8::/32`.
+
+    A single address is a network of one. Raises InvalidField.
     """
     if not isinstance(texts, list | tuple) or len(texts) > KEY_NETWORKS_MAX:
         raise InvalidField(reason=f"'networks' is a list of at most {KEY_NETWORKS_MAX}", pointer=pointer)
@@ -157,7 +159,7 @@ def read_networks(texts: Any, pointer: str = "/networks") -> tuple[str, ...]:
 
 
 def check_key_type(kind: str, pointer: str = "/type") -> None:
-    """InvalidField, with the alternative, unless keys of the type *kind* can be made."""
+    """Raise InvalidField, with the alternative, unless keys of the type *kind* can be made."""
     if kind == HMAC:
         reason = f"Keys of type {HMAC} are not made any more. Take {ED25519}, whose key the client makes, or {BEARER}"
         raise InvalidField(reason=reason, pointer=pointer)
@@ -173,7 +175,7 @@ def check_description(text: Any, pointer: str = "/description") -> str:
     return text
 
 
-# Texts ------------------------------------------------------------------------------------------------------------
+# Texts --------------------------------------------------------------------------------------------
 def is_kid(text: Any) -> bool:
     """Whether *text* can be the name of a key."""
     return isinstance(text, str) and _KID.fullmatch(text) is not None
@@ -190,9 +192,7 @@ def signing_text(kid: str, private_key: bytes) -> str:
 
 
 def read_key_text(text: str) -> tuple[str, str, bytes] | None:
-    """The type (one of KEY_TYPES), the kid and the 32 secret bytes of a key's text; None for any
-    other text.
-    """
+    """Return type (one of KEY_TYPES), kid and the 32 secret bytes of a key's text; else None."""
     match = _TEXT.fullmatch(text)
     if match is None:
         return None
@@ -212,8 +212,9 @@ def digest_of(bearer: str) -> bytes:
 
 
 def is_bearer_of(key: ClientKey | None, text: str) -> bool:
-    """Whether *text* is the bearer key *key*. It takes the same time for a right, a wrong and an
-    unknown key (None).
+    """Whether *text* is the bearer key *key*.
+
+    It takes the same time for a right, a wrong and an unknown key (None).
     """
     known = key.digest if key is not None and key.digest else _NO_DIGEST
     return hmac.compare_digest(digest_of(text), known)
@@ -225,8 +226,9 @@ def root_key_text(cluster_key: bytes) -> str:
 
 
 def decoded(text: str) -> bytes | None:
-    """The 32 bytes in 43 characters of base64url, the form of secrets and public keys; None for any
-    other text.
+    """Return the 32 bytes in 43 characters of base64url, the form of secrets and public keys.
+
+    None for any other text.
     """
     if len(text) != 43 or not text.isascii():
         return None

@@ -1,20 +1,22 @@
-"""A principal as it is replicated: one document in every broker group, and the merge of two that
-differ. Pure.
+"""A principal in its replicated form: one document in every broker group, and merges of two. Pure.
 
 Every broker group has every principal, in no order of groups: a change is itself a document, joined
-with the one that is there. `joined` is commutative, associative and idempotent, so neither the
-order nor the number of the writes to a broker group matters, and a group that missed a change gets
-it later from any proxy.
+with the existing one. `joined` is commutative, associative and idempotent, so neither the order nor
+the number of the writes to a broker group matters, and a group that missed a change gets it later
+from any proxy.
 
 Law: a removal is never undone by a join. Settings (grants, quotas) are those of the highest
 *version*. A revoked key stays revoked, also after a join with a document that still has it. A
 principal exists while its *version* is above that of its last deletion. Its keys are those with a
 version above that deletion and above *floor*.
 
-      {name, version, description, grants, requests_per_s, bytes_per_s}   settings, and the document's version
-      {deleted, deleted_ms}    version and time (ms since 1970) of the last deletion
-      {keys, revoked}          keys, each with the version that added it; [kid, that version] of each revoked one
-      {floor}                  keys up to this version are gone, so that *revoked* need not name them
+    {name, version,          the settings, and the document's version
+     description, grants,
+     requests_per_s, bytes_per_s}
+    {deleted, deleted_ms}    version and time (ms since 1970) of the last deletion
+    {keys, revoked}          keys, each with the version that added it; [kid, that version] of each
+                             revoked one
+    {floor}                  keys up to this version are gone, so that *revoked* need not name them
 
 Reference: M. Shapiro et al., "A comprehensive study of Convergent and Commutative Replicated Data
 Types" (2011): a last-writer-wins register and a two-phase set.
@@ -105,7 +107,10 @@ class PrincipalDocument:
 
 
 def read_principal_document(packed: Any) -> PrincipalDocument:
-    """Read the output of `PrincipalDocument.packed`, in normal form; InvalidField for a wrong part."""
+    """Read the output of `PrincipalDocument.packed`, in normal form.
+
+    InvalidField for a wrong part.
+    """
     if not isinstance(packed, Mapping):
         raise InvalidField(reason="A principal is a map", pointer="/")
     numbers = {name: _number(packed, name, TIME_MAX_MS) for name in ("version", "deleted", "deleted_ms", "floor")} | {
@@ -159,7 +164,7 @@ def _rank(document: PrincipalDocument) -> bytes:
     return encode_msgpack(settings.packed())
 
 
-# Changes ----------------------------------------------------------------------------------------------------------
+# Changes ------------------------------------------------------------------------------------------
 def settings_change(
     known: PrincipalDocument,
     *,
@@ -213,7 +218,7 @@ def revocation(name: str, keys: Iterable[ClientKey]) -> PrincipalDocument:
     return PrincipalDocument(name=name, revoked=tuple((key.kid, key.version) for key in keys))
 
 
-# Reading ----------------------------------------------------------------------------------------------------------
+# Reading ------------------------------------------------------------------------------------------
 def _number(packed: Mapping[str, Any], name: str, most: int) -> int:
     value = packed.get(name, 0)
     if not is_whole(value, 0, most):

@@ -1,13 +1,15 @@
-"""Peer proof: one header that signs a request without a body with the 32-byte cluster key. For
-routes of nodes only.
+"""Peer proof: a header that signs a request without a body with the 32-byte cluster key.
+
+Only for routes of nodes.
 
     MQ-Peer-Proof: 1 broker-a-2 1795000000123 00112233445566778899aabbccddeeff 9f86d081...
-                   |     |           |                 |                           |
-                version node   time, ms, of the client  nonce, 16 bytes in hex     HMAC-SHA256 in hex
+                   |     |            |                       |                    |
+             version    node   client time, ms     nonce, 16 bytes in hex   HMAC-SHA256 in hex
 
 The mac covers a constant label, method, path with query, node, group id, time and nonce, each with
 its length before it. A proof is good within 60 s of the server's clock, and once. The answer is
 neither encrypted nor signed: that is the work of TLS under it.
+
 Reference: HMAC of RFC 2104.
 """
 
@@ -51,8 +53,9 @@ class PeerProofs:
         self._used: dict[str, int] = {}
 
     def require(self, header: str, method: str, target: str, now_ms: int) -> str:
-        """The node that sends the request. PeerProofRefused unless the proof is of this request,
-        made now, and new.
+        """Return the node that sends the request.
+
+        PeerProofRefused unless the proof is of this request, made now, and new.
         """
         match = _HEADER.fullmatch(header)
         if match is None:

@@ -1,10 +1,12 @@
-"""Principals: the identity of a client, its grants, and the one function that decides. Pure; the
-proxy enforces, the command line explains.
+"""Principals: the identity of a client, its grants, and the one function that decides. Pure.
+
+The proxy enforces the decision, the command line explains it.
 
 A grant allows or denies actions on the objects of one kind whose name is its pattern, or begins
 with the text before its `*`:
 
-    allow PUB,DESCRIBE topic orders     deny PUB topic orders-audit-*     allow ALL group *     allow ADMIN cluster
+    allow PUB,DESCRIBE topic orders     deny PUB topic orders-audit-*
+    allow ALL group *                   allow ADMIN cluster
 
 `decide`: an action without a grant is denied; a deny wins over every allow, however specific.
 `is_permitted`: a principal that may use or change an object may also DESCRIBE it, unless a grant
@@ -88,8 +90,9 @@ class Grant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Principal:
-    """The identity of a client. Quotas are per proxy; 0: unlimited. *keys* include expired and
-    future ones.
+    """The identity of a client.
+
+    Quotas are per proxy; 0: unlimited. *keys* include expired and future ones.
     """
 
     name: str
@@ -101,9 +104,7 @@ class Principal:
 
     @property
     def number(self) -> int:
-        """A number for places with room for 8 bytes, such as transaction ids; never 0, which stands
-        for none.
-        """
+        """A number for places with room for 8 bytes, such as transaction ids; never 0 (none)."""
         return principal_number(self.name)
 
 
@@ -112,8 +113,10 @@ ROOT = Principal(name=ROOT_NAME, is_root=True)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrincipalTable:
-    """All principals of a proxy, and the owner of each key. Immutable: a change makes a new table,
-    in which unchanged principals are the same objects. *version* grows with every change.
+    """All principals of a proxy, and the owner of each key.
+
+    Immutable: a change makes a new table, in which unchanged principals are the same objects.
+    *version* grows with every change.
     """
 
     version: int = 0
@@ -128,14 +131,15 @@ class PrincipalTable:
         return cls(version=version, principals=named, by_kid=by_kid)
 
     def find(self, kid: str) -> tuple[Principal, ClientKey] | None:
-        """The key and its principal. Whether the key is good at this time and from this address is
-        a question to the key.
+        """Return the key and its principal; None for an unknown key.
+
+        The key itself decides whether it is good at this time and from this address.
         """
         return self.by_kid.get(kid)
 
 
 def decide(principal: Principal, action: str, kind: str, name: str = "") -> bool:
-    """Whether the grants of *principal* allow *action* on the *kind* called *name*, word for word."""
+    """Whether the grants of *principal* allow *action* on the *kind* with exactly this *name*."""
     if principal.is_root:
         return action in ROOT_ACTIONS
     is_allowed = False
@@ -149,9 +153,7 @@ def decide(principal: Principal, action: str, kind: str, name: str = "") -> bool
 
 
 def is_permitted(principal: Principal, action: str, kind: str, name: str = "") -> bool:
-    """Whether the proxy lets the action through: `decide`, with the DESCRIBE that other actions
-    imply.
-    """
+    """Whether the proxy permits the action: `decide`, and the DESCRIBE that other actions imply."""
     is_said = decide(principal, action, kind, name)
     if is_said or action != DESCRIBE or is_denied(principal, action, kind, name):
         return is_said
@@ -175,14 +177,15 @@ def deciding(principal: Principal, action: str, kind: str, name: str = "") -> It
 
 
 def principal_number(name: str) -> int:
-    """A number of 63 bits that stands for the principal *name*, the same at every proxy; never 0."""
+    """Return a 63-bit number for the principal *name*, the same at every proxy; never 0."""
     return int.from_bytes(blake2b(name.encode(), digest_size=8).digest(), "big") >> 1 or 1
 
 
-# Reading ----------------------------------------------------------------------------------------------------------
+# Reading ------------------------------------------------------------------------------------------
 def check_principal(name: Any, pointer: str = "path/principal") -> str:
-    """Return *name*; InvalidField unless it is 1 to 64 letters, digits or `._@-`, the first a
-    letter or digit, and not reserved.
+    """Return *name*; raise InvalidField unless it is valid.
+
+    A name is 1 to 64 letters, digits or `._@-`, the first a letter or digit, and not reserved.
     """
     if not isinstance(name, str) or _NAME.fullmatch(name) is None or name in RESERVED_NAMES:
         reason = (
@@ -194,8 +197,9 @@ def check_principal(name: Any, pointer: str = "path/principal") -> str:
 
 
 def read_grant(effect: Any, actions: Any, kind: Any, pattern: Any, pointer: str = "") -> Grant:
-    """The grant with its actions in their usual order; InvalidField below *pointer* for a wrong
-    part.
+    """Return the grant with its actions in their usual order.
+
+    InvalidField below *pointer* for a wrong part.
     """
     if effect not in EFFECTS:
         raise InvalidField(reason=f"'effect' is one of {', '.join(EFFECTS)}", pointer=f"{pointer}/effect")

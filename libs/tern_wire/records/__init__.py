@@ -1,1 +1,1 @@
-"""Records of messages: ours and Apache RocketMQ's, one by one and in columns."""
+"""Records of messages, our own and Apache RocketMQ's: single records and columns of many."""

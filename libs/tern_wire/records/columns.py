@@ -1,8 +1,8 @@
-"""Many records at once, with numpy: where each begins, its head's fields, its topic and its properties.
+"""Columns of many records, with numpy: starts, fields of the heads, topics and properties.
 
-Records may be of either version, with IPv4 or IPv6 hosts, mixed. Law: the columns say of each record what
-`decode_rocketmq_record` says of it, refuse what that refuses, and take about as much memory as the smallest records do.
-The layout is drawn in `layout.py`.
+Records may be of either version, with IPv4 or IPv6 hosts, mixed. Law: for each record the columns
+have the values of `decode_rocketmq_record` and refuse what it refuses. They take about as much
+memory as the smallest records do. The layout is drawn in `layout.py`.
 """
 
 from dataclasses import dataclass
@@ -40,9 +40,10 @@ _SIZE_AND_MAGIC, _SHORT, _LONG = np.dtype("V8"), np.dtype(">u2"), np.dtype(">i8"
 
 @dataclass(slots=True)
 class RecordColumns:
-    """Columns of n records; all have shape (n,). Starts are positions in *data* and its *octets*; sizes are bytes.
+    """Columns of n records; all have shape (n,).
 
-    *heads* are HEAD_ROWS, big-endian, whatever hosts the records have.
+    Starts are positions in *data* and its *octets*; sizes are bytes. *heads* are HEAD_ROWS,
+    big-endian, for every kind of hosts.
     """
 
     data: Bytes
@@ -59,18 +60,21 @@ class RecordColumns:
 
     @property
     def body_starts(self) -> Numbers:
-        """Where each body begins."""
+        """The start of each body."""
         body_starts: Numbers = self.topic_starts - 1 - (self.heads["magic"] == MAGIC_V2) - self.heads["body_size"]
         return body_starts
 
     @property
     def stamp_starts(self) -> Numbers:
-        """Where each store time lies."""
+        """The position of each store time."""
         return self.starts + AT_STORE_STAMP + _growth(self.heads["sysflag"], BORN_HOST_IPV6)
 
 
 def record_starts(data: Bytes) -> Numbers:
-    """Where each of the concatenated records begins, shape (n,); LinkBodyMalformed when they do not fill *data*."""
+    """Return the start of each of the concatenated records, shape (n,).
+
+    LinkBodyMalformed when the records do not fill *data*.
+    """
     starts: list[int] = []
     at, end = 0, len(data)
     unpack = SIZE.unpack_from
@@ -88,7 +92,7 @@ def record_starts(data: Bytes) -> Numbers:
 
 
 def is_whole(data: Bytes, starts: Numbers, sizes: Numbers) -> bool:
-    """Whether at every one of *starts* lies a record of just that many bytes (its head says so)."""
+    """Whether a record of the given size begins at each of *starts*, as its head states."""
     if not len(starts):
         return not len(data)
     heads = windows(data, _SIZE_AND_MAGIC)[starts].view(">u4").reshape(-1, 2)
@@ -96,7 +100,10 @@ def is_whole(data: Bytes, starts: Numbers, sizes: Numbers) -> bool:
 
 
 def read_columns(buffer: Bytes) -> RecordColumns:
-    """The columns of the records that fill *buffer*; RecordMalformed, with the position, for the first that is not sound."""
+    """Return the columns of the records that fill *buffer*.
+
+    RecordMalformed for the first unsound record, with its position.
+    """
     try:
         starts = record_starts(buffer)
     except LinkBodyMalformed:
@@ -110,9 +117,10 @@ def read_columns(buffer: Bytes) -> RecordColumns:
 
 
 def columns_at(data: Bytes, starts: Numbers) -> RecordColumns:
-    """The columns of the records that begin at *starts* of *data*, in any order; RecordMalformed when one's sizes do not add up.
+    """Return the columns of the records that begin at *starts* of *data*, in any order.
 
-    Sizes of topics and properties may be larger than Java reads them.
+    RecordMalformed when the sizes of a record do not add up. Sizes of topics and properties may be
+    larger than Java reads them.
     """
     octets = np.frombuffer(data, np.uint8)
     if not len(starts):
@@ -127,7 +135,10 @@ def columns_at(data: Bytes, starts: Numbers) -> RecordColumns:
 
 
 def property_bounds(data: Bytes, starts: Numbers) -> tuple[Numbers, Numbers]:
-    """Where in *data* the properties of the records at *starts* begin and end; LinkBodyMalformed when a record is not whole there."""
+    """Return the starts and ends, in *data*, of the properties of the records at *starts*.
+
+    LinkBodyMalformed when a record does not lie wholly in *data*.
+    """
     if not len(starts):
         return starts, starts
     try:
@@ -138,7 +149,11 @@ def property_bounds(data: Bytes, starts: Numbers) -> tuple[Numbers, Numbers]:
 
 
 def _locate(data: Bytes, octets: Octets, starts: Numbers) -> tuple[npt.NDArray[Any], Numbers, Numbers, Numbers]:
-    """Heads, ends, where topics and where properties begin. RecordMalformed unless they begin inside their record, and it in *data*."""
+    """Return heads, ends of records, starts of topics and starts of properties.
+
+    RecordMalformed unless topic and properties begin inside their record, and the record lies
+    inside *data*.
+    """
     room = len(octets)
     if starts.min() < 0 or room < OVERHEAD_SIZE_BYTES:
         _refuse(data, starts)
@@ -159,19 +174,22 @@ def _locate(data: Bytes, octets: Octets, starts: Numbers) -> tuple[npt.NDArray[A
             property_starts = topic_starts + 2 + octets[topic_starts - 1]
     except IndexError:
         _refuse(data, starts)
-    # Whatever was read from behind a record's end makes its properties begin there, too.
+    # A read behind a record's end yields properties that begin behind the end, too.
     if ends.max() > room or (property_starts > ends).any():
         _refuse(data, starts)
     return heads, ends, topic_starts, property_starts
 
 
 def windows(data: Bytes | Octets, kind: np.dtype[Any]) -> npt.NDArray[Any]:
-    """`kind` at every byte of *data*, overlapping: indexed by starts it gathers without a matrix of positions."""
+    """Return `kind` at every byte of *data*, overlapping.
+
+    Indexed by starts, it gathers without a matrix of positions.
+    """
     return np.ndarray((len(data) - kind.itemsize + 1,), kind, data, 0, (1,))
 
 
 def _unfold(octets: Octets, starts: Numbers, heads: npt.NDArray[Any], body_starts: Numbers) -> None:
-    """What lies behind longer hosts is put where HEAD_ROWS has it."""
+    """Move the fields behind longer hosts to their places in HEAD_ROWS."""
     longer = np.flatnonzero(heads["sysflag"] & HOSTS_IPV6)
     stamps = starts + AT_STORE_STAMP + _growth(heads["sysflag"], BORN_HOST_IPV6)
     heads["stored_ms"][longer] = windows(octets, _LONG)[stamps[longer]]
@@ -180,7 +198,7 @@ def _unfold(octets: Octets, starts: Numbers, heads: npt.NDArray[Any], body_start
 
 
 def _growth(sysflags: npt.NDArray[Any], hosts: int) -> Numbers:
-    """How many bytes longer than IPv4's those of the two *hosts* are, together."""
+    """The total excess in bytes of *hosts* over IPv4 hosts, for each record."""
     growth = np.zeros(len(sysflags), np.int64)
     for host in (BORN_HOST_IPV6, STORE_HOST_IPV6):
         if hosts & host:
@@ -189,14 +207,14 @@ def _growth(sysflags: npt.NDArray[Any], hosts: int) -> Numbers:
 
 
 def _refuse(data: Bytes, starts: Numbers) -> NoReturn:
-    """Find the unsound record again, one at a time, for the error that says where and why."""
+    """Decode the records one by one, for the error with the position and the reason."""
     for start in starts.tolist():
         decode_rocketmq_record(data, start)
     raise RecordMalformed(position=int(starts[0]), reason="no record whose sizes add up begins here")
 
 
 def _refuse_first(buffer: Bytes) -> NoReturn:
-    """The same of records that fill *buffer*."""
+    """Decode the records that fill *buffer* one by one, for the error of the first unsound one."""
     at = 0
     while True:
         at += decode_rocketmq_record(buffer, at).size_bytes

@@ -1,10 +1,12 @@
-"""Compressed bodies of RocketMQ's records: which compression the sysflag names, and bodies unpacked within bounds.
+"""Compressed bodies of RocketMQ's records: the compression in the sysflag, and safe decompression.
 
     sysflag bit 0      the body is compressed
-    sysflag bits 8-10  with what: 1 LZ4 (frame), 2 zstd, 3 zlib; 0 is zlib too (before RocketMQ 5 there was nothing else)
+    sysflag bits 8-10  1 LZ4 (frame), 2 zstd, 3 zlib; 0 is zlib, too: the only one before RocketMQ 5
 
-Law: unpacking never yields more than its limit, whatever the input claims. LZ4 and zstd come from libraries (the extra
-`rocketmq`), loaded when the first such body is met. Reference: Apache RocketMQ 5, MessageSysFlag and CompressionType.
+Law: decompression never yields more than its limit, whatever the input claims. LZ4 and zstd come
+from libraries (the extra `rocketmq`), which are loaded at the first such body.
+
+Reference: Apache RocketMQ 5, MessageSysFlag and CompressionType.
 """
 
 import zlib
@@ -19,13 +21,14 @@ COMPRESSED = 0x1
 _TYPE_SHIFT, _TYPE_MASK = 8, 0x7
 # RocketMQ's own level (compressLevel) for zlib.
 LEVEL_DEFAULT = 5
-# A zstd block of 4 bytes can stand for 128 KiB, so this much input yields at most 4 MiB before the size is looked at.
+# A zstd block of 4 bytes can stand for 128 KiB, so this much input yields at most 4 MiB before the
+# size is checked.
 _ZSTD_STEP_SIZE_BYTES = 128
 _LZ4_STEP_SIZE_BYTES = 64 << 10
 
 
 class Compression(IntEnum):
-    """How a body is stored; the numbers are those of sysflag bits 8 to 10."""
+    """The compression of a body; the numbers are those of sysflag bits 8 to 10."""
 
     NONE = 0
     LZ4 = 1
@@ -34,7 +37,7 @@ class Compression(IntEnum):
 
 
 def compression_of(sysflag: int) -> Compression:
-    """What *sysflag* says about the body; RecordMalformed for a compression that RocketMQ does not have."""
+    """Return the compression of the body; RecordMalformed for one that RocketMQ does not have."""
     if not sysflag & COMPRESSED:
         return Compression.NONE
     number = sysflag >> _TYPE_SHIFT & _TYPE_MASK
@@ -44,7 +47,10 @@ def compression_of(sysflag: int) -> Compression:
 
 
 def compress(body: bytes, compression: Compression, level: int = LEVEL_DEFAULT) -> bytes:
-    """*body* as a client of RocketMQ would store it. *level* counts for zlib (0 to 9) and zstd (1 to 22)."""
+    """Return *body* in the form that a client of RocketMQ stores.
+
+    *level* is for zlib (0 to 9) and zstd (1 to 22).
+    """
     match compression:
         case Compression.LZ4:
             return bytes(_lz4_frame().compress(body))
@@ -56,10 +62,11 @@ def compress(body: bytes, compression: Compression, level: int = LEVEL_DEFAULT) 
 
 
 def decompress(stored: bytes, compression: Compression, size_max_bytes: int = MESSAGE_BODY_SIZE_MAX_BYTES) -> bytes:
-    """The body behind *stored*, at most *size_max_bytes* long.
+    """Return the decompressed body, at most *size_max_bytes* long.
 
-    RecordMalformed when the bytes are not of that compression, are cut, or unpack to more than the limit or than
-    `DECOMPRESSION_RATIO_MAX` times their size; CompressionNotInstalled without the library.
+    RecordMalformed when *stored* is not of that compression, is cut, or decompresses to more than
+    the limit or than `DECOMPRESSION_RATIO_MAX` times its size; CompressionNotInstalled without the
+    library.
     """
     limit_bytes = min(size_max_bytes, max(DECOMPRESSED_SIZE_FREE_BYTES, DECOMPRESSION_RATIO_MAX * len(stored)))
     match compression:
@@ -80,7 +87,7 @@ def decompress(stored: bytes, compression: Compression, size_max_bytes: int = ME
     return body
 
 
-# Each returns at most a little more than its limit, and whether the compressed stream came to its end.
+# Each returns at most a little more than its limit, and whether the compressed stream is complete.
 
 
 def _unpack_zlib(stored: bytes, limit_bytes: int) -> tuple[bytes, bool]:
@@ -96,7 +103,7 @@ def _unpack_lz4(stored: bytes, limit_bytes: int) -> tuple[bytes, bool]:
     parts: list[bytes] = []
     size = 0
     try:
-        # The library makes room for all that it may yield at once, so it is asked for little at a time.
+        # The library allocates room for the whole output of one call, so each call requests little.
         while size <= limit_bytes and not unpacker.eof and (unpacker.needs_input is False or not parts):
             parts.append(unpacker.decompress(b"" if parts else stored, max_length=_LZ4_STEP_SIZE_BYTES))
             size += len(parts[-1])
@@ -107,7 +114,7 @@ def _unpack_lz4(stored: bytes, limit_bytes: int) -> tuple[bytes, bool]:
 
 def _unpack_zstd(stored: bytes, limit_bytes: int) -> tuple[bytes, bool]:
     library = _zstandard()
-    # A window larger than the limit has nothing to look back at; the library refuses frames that ask for one.
+    # A window larger than the limit has no use; the library refuses frames that request one.
     window_bytes = 1 << max(limit_bytes, 8 << 20).bit_length()
     unpacker = library.ZstdDecompressor(max_window_size=window_bytes).decompressobj()
     parts: list[bytes] = []
@@ -126,7 +133,7 @@ def _unpack_zstd(stored: bytes, limit_bytes: int) -> tuple[bytes, bool]:
 def _lz4_frame() -> Any:
     if not is_installed("lz4"):
         raise CompressionNotInstalled(compression="LZ4")
-    import lz4.frame  # noqa: PLC0415 - only who reads RocketMQ's files needs it
+    import lz4.frame  # noqa: PLC0415 - needed only to read RocketMQ's files
 
     return lz4.frame
 
@@ -134,6 +141,6 @@ def _lz4_frame() -> Any:
 def _zstandard() -> Any:
     if not is_installed("zstandard"):
         raise CompressionNotInstalled(compression="ZSTD")
-    import zstandard  # noqa: PLC0415 - only who reads RocketMQ's files needs it
+    import zstandard  # noqa: PLC0415 - needed only to read RocketMQ's files
 
     return zstandard

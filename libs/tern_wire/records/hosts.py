@@ -1,10 +1,14 @@
-"""Hosts inside RocketMQ's records, and offset ids, which begin with one. An address of 4 or 16 bytes, a port of 4, big-endian.
+"""Hosts in RocketMQ's records, and offset ids, which begin with a host.
 
-     0                4        8            0                16        20
-     | IPv4 address 4 | port 4 |            | IPv6 address 16 | port 4 |
+A host is an address of 4 or 16 bytes and a port of 4, big-endian.
 
-     0                         8 or 20      16 or 28
-     | store host 8 or 20 (IPv6) | position 8 |     an offset id: upper-case hex of 32 digits (IPv6: 56)
+    0                4        8            0                 16       20
+    | IPv4 address 4 | port 4 |            | IPv6 address 16 | port 4 |
+
+An offset id is upper-case hex of 32 digits (IPv6: 56).
+
+    0                           8 or 20      16 or 28
+    | store host 8 or 20 (IPv6) | position 8 |
 
 Reference: Apache RocketMQ 5, MessageExt (getStoreHostBytes) and MessageDecoder.
 """
@@ -19,7 +23,7 @@ _POSITION_SIZE_BYTES = 8
 
 
 def host_bytes(address: str, port: int) -> bytes:
-    """`127.0.0.1`, 10911 as the 8 bytes of a host field; anything that is not IPv4 becomes zeros."""
+    """Return the 8 bytes of a host field, such as of `127.0.0.1`, 10911; zeros unless IPv4."""
     parts = address.split(".")
     if len(parts) != 4 or not all(part.isdecimal() and int(part) < 256 for part in parts):
         return NO_HOST
@@ -27,7 +31,10 @@ def host_bytes(address: str, port: int) -> bytes:
 
 
 def host_text(host: bytes) -> str:
-    """A host field as Java prints it: `127.0.0.1:10911`, `0:0:0:0:0:0:0:1:10911` (IPv6 never shortened)."""
+    """Return a host field in Java's form: `127.0.0.1:10911`, `0:0:0:0:0:0:0:1:10911`.
+
+    IPv6 addresses are never shortened.
+    """
     address, port = host[:-_PORT_SIZE_BYTES], int.from_bytes(host[-_PORT_SIZE_BYTES:], "big")
     if len(host) == IPV4_HOST_SIZE_BYTES:
         return f"{'.'.join(str(part) for part in address)}:{port}"
@@ -38,7 +45,7 @@ def host_text(host: bytes) -> str:
 
 
 def encode_offset_id(host: bytes, position: int) -> str:
-    """*host* (8 or 20 bytes) and *position* (0 to 2^63 - 1) as 32 or 56 upper-case hex digits."""
+    """Return *host* (8 or 20 bytes) and *position* (0 to 2^63 - 1) as upper-case hex digits."""
     if len(host) not in {IPV4_HOST_SIZE_BYTES, IPV6_HOST_SIZE_BYTES}:
         raise RecordMalformed(position=0, reason=f"a host field has 8 or 20 bytes, not {len(host)}")
     if not 0 <= position < 1 << 63:

@@ -1,11 +1,16 @@
-r"""The hashes under which an index file keeps many records: `topic#UNIQ_KEY`, `topic#key`, `topic#T#tag`; and tag codes.
+r"""The hashes of many records in an index file, and their tag codes.
 
-     UNIQ_KEY \x01 32 characters \x02 | KEYS \x01 word space word ... \x02 | TAGS \x01 tag \x02 | ...
+An index file keeps `topic#UNIQ_KEY`, `topic#key` and `topic#T#tag`.
 
-Our own proxy writes properties so, an id of fixed width first: one gather reads the ids of a whole entry. Everything else is laid
-end to end, and the hash of any text in there is a difference of two running sums: with S[i] the sum of byte[k] * 31^-k for k < i,
-the text from b to e has the hash (S[e] - S[b]) * 31^(e-1), modulo 2^32, where 31 has an inverse. Texts that are not ASCII are hashed
-one by one. Reference: Apache RocketMQ 5, IndexService.buildIndex, IndexFile.indexKeyHashMethod.
+    UNIQ_KEY \x01 32 characters \x02 | KEYS \x01 word space word ... \x02 | TAGS \x01 tag \x02 | ...
+
+Our own proxy writes properties in this form, with an id of fixed width first: one gather reads the
+ids of a whole entry. All other properties are joined, and the hash of any text in them is a
+difference of two running sums: with S[i] the sum of byte[k] * 31^-k for k < i, the text from b to e
+has the hash (S[e] - S[b]) * 31^(e-1), modulo 2^32, where 31 has an inverse. Texts that are not
+ASCII are hashed one by one.
+
+Reference: Apache RocketMQ 5, IndexService.buildIndex, IndexFile.indexKeyHashMethod.
 """
 
 import struct
@@ -34,7 +39,7 @@ from tern_wire.records.properties import KEYS, MESSAGE_ID, TAGS
 Hashes = npt.NDArray[np.int32]
 _Sums = npt.NDArray[np.uint32]
 _Prefix = TypeVar("_Prefix", int, npt.NDArray[np.uint32])
-# Texts: number of the record, where the text begins, where it ends.
+# Texts: number of the record, start of the text, end of the text.
 _Texts = tuple[Numbers, Numbers, Numbers]
 
 _ID, _KEYS, _TAGS = MESSAGE_ID.encode(), KEYS.encode(), TAGS.encode()
@@ -46,24 +51,27 @@ _ID_NAME = np.frombuffer(f"{MESSAGE_ID}\x01".encode(), np.uint8)
 _ID_AT = len(_ID_NAME)
 _ID_PROPERTY_SIZE_BYTES = _ID_AT + _ID_SIZE_BYTES + 1
 _ID_ROW, _WORD = np.dtype(f"V{_ID_PROPERTY_SIZE_BYTES}"), np.dtype(">u8")
-# The longest name that is looked for: so many bytes may be read behind the last property.
+# The longest prefix of a name that is compared at once: so many bytes may be read behind the last
+# property.
 _NAME_SIZE_BYTES = 8
-# `blocks` yields that many bytes and rows at most; each row gets a separator.
+# `blocks` yields at most that many bytes and rows; each row gets a separator.
 _UNITS_MAX = 2 * BLOCK_UNITS + _NAME_SIZE_BYTES
 _POWERS = powers_of_31(_UNITS_MAX)
 _INVERSES = np.full(_UNITS_MAX, pow(31, -1, 1 << 32), np.uint32)
 _INVERSES[0] = 1
 _INVERSES = np.multiply.accumulate(_INVERSES, dtype=np.uint32)
-# Exact as doubles, which multiply faster: 32 characters below 2^7 times powers below 2^32 stay below 2^53.
+# Exact as doubles, which multiply faster: 32 characters below 2^7 times powers below 2^32 stay
+# below 2^53.
 _ID_POWERS = _POWERS[:_ID_SIZE_BYTES][::-1].astype(np.float64)
 _ID_FACTOR = _POWERS[_ID_SIZE_BYTES]
 
 
 def hash_keys(data: Bytes, starts: Numbers, topic: bytes, *, tags: bool = False) -> tuple[Numbers, Hashes]:
-    """For the records that begin at *starts* of *data*, all of *topic*: whose hash, ascending, and the hash; shape (m,) each.
+    """Return record numbers, ascending, and hashes; shape (m,) each.
 
-    Of each record in RocketMQ's order: its UNIQ_KEY, the words of KEYS, with *tags* its tag. Rolled-back half messages have
-    none. RecordMalformed, with the position in *data*, for a record that is not sound.
+    The records begin at *starts* of *data* and all are of *topic*. The hashes of a record are in
+    RocketMQ's order: its UNIQ_KEY, the words of KEYS, and with *tags* its tag. Rolled-back half
+    messages have none. RecordMalformed for an unsound record, with the position in *data*.
     """
     if len(starts) <= RECORDS_ONE_BY_ONE_MAX:
         few = hash_few(data, starts.tolist(), topic, tags=tags)
@@ -73,7 +81,7 @@ def hash_keys(data: Bytes, starts: Numbers, topic: bytes, *, tags: bool = False)
 
 
 def hash_columns(columns: RecordColumns, topic: bytes | None = None, *, tags: bool = True) -> tuple[Numbers, Hashes]:
-    """As `hash_keys`, of records that all are of *topic*, or each of its own."""
+    """Return the result of `hash_keys` for records of one *topic*, or each of its own (None)."""
     data, begins, sizes, sysflags = (
         columns.data,
         columns.property_starts,
@@ -93,7 +101,7 @@ def hash_columns(columns: RecordColumns, topic: bytes | None = None, *, tags: bo
     if sizes.any():
         more = _all_keys(data, begins, sizes, prefixes, tags=tags, repeats_ids=ids is not None)
         if more is None:
-            # A second UNIQ_KEY, of which the last one counts: nobody but a test writes that.
+            # A second UNIQ_KEY, of which the last one counts: only tests write that.
             begins, sizes = begins - _ID_PROPERTY_SIZE_BYTES, sizes + _ID_PROPERTY_SIZE_BYTES
             parts = _all_keys(data, begins, sizes, prefixes, tags=tags) or []
         else:
@@ -103,7 +111,7 @@ def hash_columns(columns: RecordColumns, topic: bytes | None = None, *, tags: bo
 
 
 def tag_codes(columns: RecordColumns) -> Numbers:
-    """What a consume-queue entry of each record holds as its tag code: Java's hash of TAGS, 0 without."""
+    """Return the tag code of each record in a consume queue: Java's hash of TAGS, 0 without."""
     codes = np.zeros(len(columns), np.int64)
     for run in blocks(columns.property_sizes):
         items = _Items(columns.data, columns.property_starts[run], columns.property_sizes[run])
@@ -112,9 +120,12 @@ def tag_codes(columns: RecordColumns) -> Numbers:
     return codes
 
 
-# A few, one by one ---------------------------------------------------------------------------------------------
+# A few, one by one --------------------------------------------------------------------------------
 def hash_few(data: Bytes, starts: list[int], topic: bytes, *, tags: bool = False) -> tuple[list[int], list[int]] | None:
-    """The same one by one, for records of the shape that our proxy writes; None if one is of another, or not sound, or they are long."""
+    """Return the result of `hash_keys` by a loop over records of the form that our proxy writes.
+
+    None if a record has another form, is unsound, or the properties are long.
+    """
     prefix, room = _prefix_hash(topic), PROPERTIES_ONE_BY_ONE_MAX_BYTES
     owners: list[int] = []
     hashes: list[int] = []
@@ -139,7 +150,11 @@ def hash_few(data: Bytes, starts: list[int], topic: bytes, *, tags: bool = False
 
 
 def _plain_properties(data: Bytes, start: int) -> bytes | None:
-    """The properties of a sound record of version 1 with IPv4 hosts, no transaction and nothing but ASCII; else None."""
+    """Return the properties of a plain record, None for any other.
+
+    A plain record is sound, of version 1 with IPv4 hosts, in no transaction, and has ASCII
+    properties only.
+    """
     if start < 0 or start + OVERHEAD_SIZE_BYTES > len(data):
         return None
     size, magic = _SIZE_AND_MAGIC.unpack_from(data, start)
@@ -167,9 +182,12 @@ def _few_hash(prefix: int, key: bytes) -> int:
     return 0 if value >> 31 else value
 
 
-# What they hold ------------------------------------------------------------------------------------------------
+# Hashes in columns --------------------------------------------------------------------------------
 def _leading_ids(octets: Octets, begins: Numbers, sizes: Numbers, prefixes: _Sums) -> Hashes | None:
-    """The hash of each id if every record's first property is an id as our proxy makes them; None otherwise."""
+    """Return the hash of each id if every record's first property is an id of our proxy's form.
+
+    None otherwise.
+    """
     if not len(sizes) or sizes.min() < _ID_PROPERTY_SIZE_BYTES:
         return None
     rows = windows(octets, _ID_ROW)[begins].view(np.uint8)
@@ -179,7 +197,7 @@ def _leading_ids(octets: Octets, begins: Numbers, sizes: Numbers, prefixes: _Sum
         return None
     if ids.max() > _ASCII_MAX or ids.min() <= _SEPARATOR:
         return None
-    # Not `@`: BLAS would wake a second thread for one large entry.
+    # Not `@`: BLAS would start a second thread for one large entry.
     sums = np.einsum("ij,j->i", ids.astype(np.float64), _ID_POWERS)
     return _slot_hashes(sums.astype(np.int64).astype(np.uint32) + prefixes * _ID_FACTOR)
 
@@ -187,7 +205,10 @@ def _leading_ids(octets: Octets, begins: Numbers, sizes: Numbers, prefixes: _Sum
 def _all_keys(
     data: Bytes, begins: Numbers, sizes: Numbers, prefixes: _Sums, *, tags: bool, repeats_ids: bool = False
 ) -> list[tuple[Numbers, Hashes]] | None:
-    """Owners and hashes of all ids, then of all words of KEYS, then of all tags; None if *repeats_ids* and there is an id."""
+    """Return owners and hashes of all ids, then of all words of KEYS, then of all tags.
+
+    None if *repeats_ids* and there is an id.
+    """
     found = []
     for run in blocks(sizes):
         items, before = _Items(data, begins[run], sizes[run]), _of(prefixes, run)
@@ -207,14 +228,17 @@ def _numbered(items: "_Items", texts: _Texts, prefixes: _Sums, first: int) -> tu
 
 
 class _Items:
-    """Properties (or topics) of a run of records end to end, each record's with one more separator behind. Owner: one call."""
+    """Joined properties (or topics) of a run of records, with one more separator after each record.
+
+    Owner: one call.
+    """
 
     __slots__ = ("_begins", "_ends", "_firsts", "_octets", "_sums")
 
     def __init__(self, data: Bytes, begins: Numbers, sizes: Numbers) -> None:
-        """*sizes* are one run of `blocks`."""
+        """Join the segments; *sizes* are one run of `blocks`."""
         spans = zip(begins.tolist(), (begins + sizes).tolist(), strict=True)
-        # The last zeros are for names that are compared where too few bytes are left.
+        # The last zeros allow comparisons of names where too few bytes are left.
         octets = b"\x02".join([*[data[begin:end] for begin, end in spans], bytes(_NAME_SIZE_BYTES)])
         self._octets = np.frombuffer(octets, np.uint8)
         self._ends = np.flatnonzero(self._octets == _SEPARATOR)
@@ -223,10 +247,10 @@ class _Items:
         self._sums: _Sums | None = None
 
     def values(self, name: str) -> _Texts:
-        """Where each record has the value of *name*, if it is not empty; of equal names the last one counts."""
+        """Return the non-empty values of *name* as texts; the last one of equal names counts."""
         mark = np.frombuffer(name.encode() + bytes((_PAIR,)), np.uint8)
         head = mark[:_NAME_SIZE_BYTES]
-        # As one number: the names' first bytes at the top of eight.
+        # As one number: the first bytes of the name at the top of eight.
         shift = np.uint64(8 * (_NAME_SIZE_BYTES - len(head)))
         wanted = np.uint64(int.from_bytes(head.tobytes(), "big"))
         words = windows(self._octets, _WORD)[self._begins] >> shift
@@ -241,7 +265,7 @@ class _Items:
         return owners, self._begins[at] + len(mark), self._ends[at]
 
     def words(self, values: _Texts) -> _Texts:
-        """*values* split at spaces; a word is not empty."""
+        """Return *values* split at spaces, without empty words."""
         owners, begins, ends = values
         spaces = np.flatnonzero(self._octets == _SPACE)
         if not len(spaces) or not len(owners):
@@ -250,14 +274,18 @@ class _Items:
         spaces = spaces[(within >= 0) & (spaces < ends[within])]
         if not len(spaces):
             return values
-        # Values neither touch nor overlap: the n-th smallest begin belongs to the n-th smallest end.
+        # Values neither touch nor overlap: the n-th smallest begin belongs to the n-th smallest
+        # end.
         word_begins, word_ends = np.sort(np.append(begins, spaces + 1)), np.sort(np.append(ends, spaces))
         filled = word_begins < word_ends
         word_begins, word_ends = word_begins[filled], word_ends[filled]
         return owners[np.searchsorted(begins, word_begins, "right") - 1], word_begins, word_ends
 
     def hashes(self, texts: _Texts, prefixes: _Sums | None = None) -> _Sums:
-        """Java's hash of each of *texts*, modulo 2^32, behind the text whose hash its record has in *prefixes*."""
+        """Return Java's hash of each of *texts*, modulo 2^32.
+
+        With *prefixes*, of the text behind the record's prefix, whose hash *prefixes* has.
+        """
         owners, begins, ends = texts
         if not len(begins):
             return np.zeros(0, np.uint32)
@@ -279,13 +307,13 @@ class _Items:
 
 
 def _slot_hashes(values: _Sums) -> Hashes:
-    """As `java_hashes.slot_hash`: the absolute value, and 0 for the smallest int, which has none."""
+    """Return the hashes of `java_hashes.slot_hash`: absolute values, and 0 for the smallest int."""
     hashes: Hashes = np.maximum(np.abs(values.view(np.int32)), 0)
     return hashes
 
 
 def _in_order(parts: list[tuple[Numbers, Hashes]]) -> tuple[Numbers, Hashes]:
-    """The records' hashes by record; those of one record stay in the order of *parts*."""
+    """Return the hashes in order of records; those of one record stay in the order of *parts*."""
     if not parts:
         return np.zeros(0, np.int64), np.zeros(0, np.int32)
     owners = np.concatenate([part[0] for part in parts])
@@ -294,7 +322,7 @@ def _in_order(parts: list[tuple[Numbers, Hashes]]) -> tuple[Numbers, Hashes]:
 
 
 def _topic_prefixes(columns: RecordColumns) -> _Sums:
-    """For each record the hash of `topic#`, modulo 2^32."""
+    """Return the hash of `topic#` of each record, modulo 2^32."""
     prefixes = np.zeros(len(columns), np.uint32)
     for run in blocks(columns.topic_sizes):
         sizes = columns.topic_sizes[run]
@@ -306,12 +334,12 @@ def _topic_prefixes(columns: RecordColumns) -> _Sums:
 
 
 def _of(prefixes: _Sums, which: Numbers | slice) -> _Sums:
-    """Those of *which* records; one alone is that of all."""
+    """Return the prefixes of *which* records; a single prefix is that of all records."""
     return prefixes if len(prefixes) == 1 else prefixes[which]
 
 
 def _tag_prefix(prefix: _Prefix) -> _Prefix:
-    """The hash of `topic#T#` of that of `topic#`."""
+    """Return the hash of `topic#T#`, from the hash of `topic#`."""
     return (prefix * 31 + ord("T")) * 31 + ord("#")
 
 

@@ -1,18 +1,24 @@
-r"""The layout of a message record: Apache RocketMQ's versions 1 and 2, with IPv4 and IPv6 hosts. All integers are big-endian.
+r"""The layout of a message record: Apache RocketMQ's versions 1 and 2, with IPv4 and IPv6 hosts.
 
-     0         4         8          12        16       20               28           36          40
-     | size 4 | magic 4 | body crc | queue 4 | flag 4 | queue offset 8 | position 8 | sysflag 4 | born ms 8 ...
-     48                    56          64                       72           76                      84
-     | born host 8 (v6 20) | store ms 8 | store host 8 (v6 20) | attempts 4 | prepared position 8 | body size 4 ...
-     88
-     | body ... | topic size 1 (version 2: 2) | topic ... | properties size 2 | k \x01 v \x02 ... |
+All integers are big-endian.
 
-The offsets are those of IPv4 hosts; two bits of the sysflag say which host is longer. Version 2 carries topics of more
-than 127 bytes. A commit-log file of RocketMQ ends with a blank: `| size 4 | magic 4 |`, whose size reaches to the end.
+    0        4         8          12        16       20               28           36          40
+    | size 4 | magic 4 | body crc | queue 4 | flag 4 | queue offset 8 | position 8 | sysflag 4 |
+    40          48                    56           64                     72           76
+    | born ms 8 | born host 8 (v6 20) | store ms 8 | store host 8 (v6 20) | attempts 4 |
+    76                    84            88
+    | prepared position 8 | body size 4 | body ... | topic size 1 (version 2: 2) | topic ... |
+    | properties size 2 | k \x01 v \x02 ... |
 
-Our own log has version 1 with IPv4 hosts only. Queue offset and position are zero there: they are assigned when the entry
-is applied, and readers get a copy with both filled in.
-Reference: Apache RocketMQ 5, MessageDecoder, MessageExtEncoder, MessageVersion, MessageSysFlag, CommitLog.
+The offsets are those of IPv4 hosts; two bits of the sysflag mark longer hosts. Version 2 carries
+topics of more than 127 bytes. A commit-log file of RocketMQ ends with a blank: size and magic, 4
+bytes each, where the size reaches to the end of the file.
+
+Our own log has version 1 with IPv4 hosts only. Queue offset and position are zero there: they are
+assigned when the entry is applied, and readers get a copy with both filled in.
+
+Reference: Apache RocketMQ 5, MessageDecoder, MessageExtEncoder, MessageVersion, MessageSysFlag,
+CommitLog.
 """
 
 import struct
@@ -37,7 +43,7 @@ PREPARED, COMMITTED, ROLLED_BACK = 0x4, 0x8, 0xC
 
 HEAD = struct.Struct(">IIIIiqqiq8sq8siqI")
 HEAD_SIZE_BYTES = HEAD.size
-# Everything but body, topic and properties.
+# All but body, topic and properties.
 OVERHEAD_SIZE_BYTES = HEAD_SIZE_BYTES + 1 + 2
 SIZE = struct.Struct(">I")
 BLANK = struct.Struct(">II")
@@ -45,18 +51,19 @@ AT_QUEUE = 12
 AT_QUEUE_OFFSET = 20
 AT_SYSFLAG = 36
 AT_STORE_STAMP = 56
-# From here on to the head's end: attempts, prepared position, body size.
+# From here to the end of the head: attempts, prepared position, body size.
 AT_BACK = 72
 AT_BODY_SIZE = 84
 # Java reads the topic's size as a signed byte or short, that of the properties as a signed short.
 TOPIC_SIZE_MAX_BYTES = {1: 0x7F, 2: 0x7FFF}
 PROPERTIES_SIZE_MAX_BYTES = 0x7FFF
 
-# HEAD for a writer of many records: queue to prepared position is one piece, which a request packs once a queue.
+# HEAD for a writer of many records: the fields from queue to prepared position are one piece, which
+# a request packs once for each queue.
 PIECED_HEAD = struct.Struct(f">III{AT_BODY_SIZE - AT_QUEUE}sI")
 # HEAD for a reader: size, queue, queue offset, born ms, store ms, body size.
 READ_HEAD = struct.Struct(">I4x4xI4xq8x4xq8xq8x4x8xI")
-# HEAD with each host as long as two bits of the sysflag say.
+# HEAD for each combination of host lengths, by two bits of the sysflag.
 HOST_GROWTH_BYTES = IPV6_HOST_SIZE_BYTES - IPV4_HOST_SIZE_BYTES
 _BEFORE, _BETWEEN, _AFTER = HEAD.format.split(f"{IPV4_HOST_SIZE_BYTES}s")
 HEADS = {
@@ -66,7 +73,7 @@ HEADS = {
     )
     for flags in (0, BORN_HOST_IPV6, STORE_HOST_IPV6, HOSTS_IPV6)
 }
-# HEAD as a numpy row; the hosts are holes.
+# HEAD as a numpy row; the hosts are left out.
 _FIELDS = {
     "size": (">u4", 0),
     "magic": (">u4", 4),

@@ -1,11 +1,14 @@
-"""Entries of RocketMQ's consume queues: which record of the commit log is which offset of a queue.
+"""Entries of RocketMQ's consume queues, which map offsets of a queue to records of the commit log.
 
-     0              8        12           20
-     | position 8   | size 4 | tag code 8 |    big-endian; the entry of offset n at byte 20 * n of the queue
+    0              8        12           20
+    | position 8   | size 4 | tag code 8 |    big-endian; offset n is at byte 20 * n of the queue
 
-A tag code is Java's hash of the tag, or, in SCHEDULE_TOPIC_*, when the message is due (ms). A queue that begins in the middle of a
-file has the places before it filled with pre-blanks (0, 0x7FFFFFFF, 0); zeros follow what is written. Files hold a whole number of
-entries and are named by their first byte. Reference: Apache RocketMQ 5, ConsumeQueue (CQ_STORE_UNIT_SIZE, fillPreBlank).
+A tag code is Java's hash of the tag, or, in SCHEDULE_TOPIC_*, the time when the message is due
+(ms). If a queue begins in the middle of a file, pre-blanks (0, 0x7FFFFFFF, 0) fill the places
+before it; zeros follow the last entry. Files hold a whole number of entries and are named by their
+first byte.
+
+Reference: Apache RocketMQ 5, ConsumeQueue (CQ_STORE_UNIT_SIZE, fillPreBlank).
 """
 
 from collections.abc import Iterator
@@ -26,7 +29,7 @@ PRE_BLANK = (0).to_bytes(8, "big") + PRE_BLANK_SIZE.to_bytes(4, "big") + (0).to_
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueEntry:
-    """One entry: *offset* in the queue, *position* in the commit log (bytes), *size_bytes* of the record, *tag_code*."""
+    """One entry: offset in the queue, position in the commit log (bytes), size and tag code."""
 
     offset: int
     position: int
@@ -35,10 +38,10 @@ class QueueEntry:
 
 
 def read_queue_entries(data: Bytes, first_offset: int = 0) -> tuple[list[QueueEntry], int]:
-    """The entries in *data*, whose first has *first_offset*, without pre-blanks; and how many bytes
-    of *data* are written (an entry of zeros ends them).
+    """Return the entries in *data* without pre-blanks, and the number of written bytes of *data*.
 
-    RecordMalformed, with the position in *data*, for an entry that no broker writes and for one that is cut.
+    The first entry has *first_offset*. An entry of zeros ends the written bytes. RecordMalformed,
+    with the position in *data*, for an entry that no broker writes and for a cut one.
     """
     whole = len(data) - len(data) % QUEUE_ENTRY_SIZE_BYTES
     table = np.frombuffer(data, QUEUE_ENTRIES, count=whole // QUEUE_ENTRY_SIZE_BYTES)
@@ -62,5 +65,5 @@ def _entries(written: npt.NDArray[np.void], first_offset: int) -> Iterator[Queue
 
 
 def is_queued(sysflags: Numbers) -> npt.NDArray[np.bool_]:
-    """Which records get an entry: all but half messages that are prepared or rolled back."""
+    """A mask of the records that get an entry: all but prepared or rolled-back half messages."""
     return np.isin(sysflags & TRANSACTION, (0, COMMITTED))

@@ -1,7 +1,7 @@
-"""One record is read: in the form of our own log, decoded to texts, or in any form of RocketMQ's, field for field.
+"""Readers of one record: in the form of our own log as texts, or in any form of RocketMQ's.
 
-Law: what `decode_rocketmq_record` returns is encoded to the same bytes again. A reader raises nothing but its own error,
-and makes nothing larger than the input. The layout is drawn in `layout.py`.
+Law: the result of `decode_rocketmq_record` encodes to the same bytes. A reader raises only its own
+error, and allocates nothing larger than the input. The layout is drawn in `layout.py`.
 """
 
 from dataclasses import dataclass
@@ -31,7 +31,10 @@ from tern_wire.records.properties import decode_properties, read_properties
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """One decoded record. Times are ms since the epoch; *offset* and *position* are 0 in the log itself."""
+    """One decoded record.
+
+    Times are ms since the epoch; *offset* and *position* are 0 in the log itself.
+    """
 
     topic: str
     queue: int
@@ -47,10 +50,11 @@ class Record:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RocketRecord:
-    """One record, field for field. Times are ms since the epoch, hosts are host fields (8 or 20 bytes).
+    """One record, field for field.
 
-    *body* is as stored (perhaps compressed), *topic* and *properties* are the bytes themselves. *attempts* is RocketMQ's
-    RECONSUMETIMES, *prepared_position* where the transaction's half message lies.
+    Times are ms since the epoch, hosts are host fields (8 or 20 bytes). *body* is in its stored
+    form (perhaps compressed), *topic* and *properties* are bytes. *attempts* is RocketMQ's
+    RECONSUMETIMES, *prepared_position* the position of the transaction's half message.
     """
 
     version: int
@@ -72,7 +76,7 @@ class RocketRecord:
 
     @property
     def size_bytes(self) -> int:
-        """The whole record's size."""
+        """The size of the whole record."""
         hosts = len(self.born_host) + len(self.store_host) - 2 * IPV4_HOST_SIZE_BYTES
         return OVERHEAD_SIZE_BYTES + hosts + self.version - 1 + len(self.body) + len(self.topic) + len(self.properties)
 
@@ -83,35 +87,41 @@ class RocketRecord:
 
     @property
     def compression(self) -> Compression:
-        """How the body is stored; RecordMalformed for a compression that RocketMQ does not have."""
+        """The compression of the body; RecordMalformed for one that RocketMQ does not have."""
         return compression_of(self.sysflag)
 
     @property
     def offset_id(self) -> str:
-        """The id that says where the record lies: store host and position, 32 or 56 hex digits."""
+        """The id of the record's place: store host and position, 32 or 56 hex digits."""
         return encode_offset_id(self.store_host, self.position)
 
     @property
     def stored_body_crc(self) -> int:
-        """The checksum of the body as stored; a sound record has it in *body_crc*."""
+        """The checksum of the stored body; a sound record has it in *body_crc*."""
         return crc32(self.body) & 0x7FFFFFFF
 
     def property_map(self) -> dict[str, str]:
-        """The properties as RocketMQ reads them."""
+        """Return the properties as RocketMQ reads them."""
         return read_properties(self.properties)
 
     def plain_body(self, size_max_bytes: int = MESSAGE_BODY_SIZE_MAX_BYTES) -> bytes:
-        """The body as it was sent, at most *size_max_bytes*; errors as `tern_wire.records.compression.decompress`."""
-        # RocketMQ unpacks no body that is empty, whatever the sysflag says.
+        """Return the decompressed body, at most *size_max_bytes* long.
+
+        Raises the errors of `tern_wire.records.compression.decompress`.
+        """
+        # RocketMQ decompresses no empty body, whatever the sysflag.
         return decompress(self.body, self.compression, size_max_bytes) if self.body else b""
 
     def plain_sysflag(self) -> int:
-        """The sysflag that a client sees, whose body is unpacked: bit 0 cleared."""
+        """Return the sysflag for a client, which gets the body decompressed: bit 0 cleared."""
         return self.sysflag & ~COMPRESSED
 
 
 def decode_record(data: Bytes, start: int = 0) -> Record:
-    """The record at *start*; LinkBodyMalformed when it does not lie wholly inside *data* or has another magic."""
+    """Return the record at *start*.
+
+    LinkBodyMalformed when it does not lie wholly inside *data* or has another magic.
+    """
     if start < 0 or len(data) - start < OVERHEAD_SIZE_BYTES:
         raise LinkBodyMalformed(reason=f"a record at {start} runs past {len(data)} bytes")
     head = HEAD.unpack_from(data, start)
@@ -137,7 +147,10 @@ def decode_record(data: Bytes, start: int = 0) -> Record:
 
 
 def decode_rocketmq_record(data: Bytes, start: int = 0) -> RocketRecord:
-    """The record at *start*; RecordMalformed when it does not lie wholly inside *data* or its sizes do not add up."""
+    """Return the record at *start*.
+
+    RecordMalformed when it does not lie wholly inside *data* or its sizes do not add up.
+    """
     room = len(data) - start
     if start < 0 or room < OVERHEAD_SIZE_BYTES:
         raise RecordMalformed(

@@ -1,6 +1,6 @@
-"""Records are written: one whole, in our own form or in any form of RocketMQ's, and fields of many at once.
+"""Writers of records: one whole record in either form, and single fields of many records.
 
-The layout is drawn in `layout.py`.
+The forms are our own and all of RocketMQ's. The layout is drawn in `layout.py`.
 """
 
 import struct
@@ -30,12 +30,15 @@ from tern_wire.records.layout import (
 )
 from tern_wire.records.read import RocketRecord
 
-# Two numbers of 8 bytes, or one and a host; and one of 4.
+# Two numbers of 8 bytes, or one and a host; and one number of 4 bytes.
 _STAMP, _NUMBER = np.dtype("V16"), np.dtype(">u4")
 
 
 def head_middle(queue: int, born_ms: int, born_host: bytes) -> bytes:
-    """A new record's head from its queue to its prepared position: the same for all messages of a request in one queue."""
+    """Return a new record's head from its queue to its prepared position.
+
+    It is the same for all messages of a request in one queue.
+    """
     return HEAD.pack(0, 0, 0, queue, 0, 0, 0, 0, born_ms, born_host, 0, NO_HOST, 0, 0, 0)[AT_QUEUE:AT_BODY_SIZE]
 
 
@@ -49,7 +52,10 @@ def encode_record(
     born_host: bytes = NO_HOST,
     body_crc: int = -1,
 ) -> bytes:
-    """One record as it lies in the log. *topic* has at most 127 bytes, *properties* at most 32,767."""
+    """Return one record in the form of our own log.
+
+    *topic* has at most 127 bytes, *properties* at most 32,767.
+    """
     body_size = len(body)
     if body_crc < 0:
         body_crc = crc32(body) & 0x7FFFFFFF
@@ -59,7 +65,10 @@ def encode_record(
 
 
 def encode_rocketmq_record(record: RocketRecord) -> bytes:
-    """The bytes of *record*; RecordMalformed when a field does not fit, or the hosts' sizes disagree with the sysflag."""
+    """Return the bytes of *record*.
+
+    RecordMalformed when a field does not fit, or the hosts' sizes disagree with the sysflag.
+    """
     if record.version not in MAGICS or len(record.topic) > TOPIC_SIZE_MAX_BYTES[record.version]:
         raise RecordMalformed(
             position=0, reason=f"a topic of {len(record.topic)} bytes does not fit version {record.version}"
@@ -83,14 +92,17 @@ def encode_rocketmq_record(record: RocketRecord) -> bytes:
 
 
 def encode_blank(size_bytes: int) -> bytes:
-    """The 8 bytes that say that the last *size_bytes* (8 to 2^31 - 1) of a commit-log file hold nothing."""
+    """Return the 8 bytes that mark the end of a commit-log file as empty.
+
+    *size_bytes*: 8 to 2^31 - 1, the blank included.
+    """
     if not BLANK.size <= size_bytes <= 0x7FFFFFFF:
         raise RecordMalformed(position=0, reason=f"a blank has 8 bytes at least, not {size_bytes}")
     return BLANK.pack(size_bytes, MAGIC_BLANK)
 
 
 def stamp_stored(data: bytearray, starts: Numbers, stored_ms: int, host: bytes) -> None:
-    """Write store time and store host (8 bytes) into every record of *data* that begins at *starts*."""
+    """Write store time and store host (8 bytes) into the records at *starts* of *data*."""
     windows(data, _STAMP)[starts + AT_STORE_STAMP] = np.void(stored_ms.to_bytes(8, "big") + host)
 
 
@@ -100,7 +112,7 @@ def fill_in(
     offsets: Numbers,
     positions: Numbers,
 ) -> None:
-    """Write queue offset and position into every record of *data*: the copy that readers get."""
+    """Write queue offset and position into every record of *data*, a copy for readers."""
     if not len(starts):
         return
     pairs = np.empty((len(starts), 2), ">i8")
@@ -110,5 +122,5 @@ def fill_in(
 
 
 def fill_queues(data: bytearray, starts: Numbers, queues: Numbers) -> None:
-    """Write the number of its queue into every record of *data* that begins at *starts*."""
+    """Write the number of its queue into each record that begins at *starts* of *data*."""
     windows(data, _NUMBER)[starts + AT_QUEUE] = queues
