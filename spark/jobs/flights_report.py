@@ -1,14 +1,17 @@
-"""Spark job: reads a topic of flights, writes them as Parquet, and reports departure delay by carrier and month.
+"""Spark job: copies a topic of flights to Parquet and reports departure delay by carrier and month.
 
-    python spark/jobs/flights_report.py --endpoint http://127.0.0.1:8080 --topic flights --out .tern/demo
-        [--starting JSON] [--ending JSON]        offset documents of the `ternmq` source; default: the whole topic
-        [--carriers FILE]                        JSON of carrier code to name, for the plot
+    python spark/jobs/flights_report.py --endpoint http://127.0.0.1:8080 --topic flights
+      --out .tern/demo
+      [--starting JSON] [--ending JSON]  offset documents of the `ternmq` source; default: all
+      [--carriers FILE]                  JSON of carrier code to name, for the plot
 
-Into --out: `flights/` (Parquet, a row per message), `report.parquet`, `report.json` and `delay_by_carrier_and_month.png`.
-The last line on stdout is one JSON object: spark_rows, read_seconds, seconds and the paths.
+Into --out it writes `flights/` (Parquet, a row per message), `report.parquet`, `report.json` and
+`delay_by_carrier_and_month.png`. The last line on stdout is one JSON object: spark_rows,
+read_seconds, seconds and the paths.
 
-Law: NULL is "not known", as in pandas. A cancelled flight has no departure delay; it counts in `flights`, not in `departed`,
-`mean_delay_min` and `median_delay_min`, and a cell without any departure has neither mean nor median.
+Law: NULL is "not known", as in pandas. A cancelled flight has no departure delay: it counts in
+`flights`, but not in `departed`, `mean_delay_min` and `median_delay_min`. A cell without any
+departure has neither mean nor median.
 """
 
 import argparse
@@ -35,7 +38,7 @@ SMALL_CELL_FLIGHTS = 30
 
 
 def main() -> None:
-    """Run the job as the arguments say; any failure is a traceback and exit code 1."""
+    """Run the job of the arguments; any failure is a traceback and exit code 1."""
     options = _arguments()
     began = time.monotonic()
     out: Path = options.out
@@ -49,7 +52,7 @@ def main() -> None:
         table = [row.asDict() for row in delay_report(spark.read.parquet(str(flights_path))).collect()]
     finally:
         spark.stop()
-    # Every row is in exactly one cell: another count would be another job.
+    # Every row is in exactly one cell, so the sum of the cells saves a second count.
     rows = sum(row["flights"] for row in table)
     report_path, table_path, plot_path = (
         out / "report.parquet",
@@ -85,7 +88,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def read_flights(spark: Any, options: argparse.Namespace) -> Any:
-    """The topic's messages as flights, a column per field, with their queue, offset and message id."""
+    """Return the topic's messages as flights: a column for each field, and queue, offset and id."""
     source = (
         spark.read.format("ternmq")
         .schema(SOURCE_COLUMNS)
@@ -104,7 +107,10 @@ def read_flights(spark: Any, options: argparse.Namespace) -> Any:
 
 
 def delay_report(flights: Any) -> Any:
-    """A row for each carrier and month, ordered: flights, departed, mean and (exact, interpolated) median delay in minutes."""
+    """Return a row for each carrier and month, in order.
+
+    Flights, departed, mean and median delay in minutes; the median is exact and interpolated.
+    """
     return (
         flights.groupBy("carrier", "month")
         .agg(
@@ -118,7 +124,7 @@ def delay_report(flights: Any) -> Any:
 
 
 def _write_parquet(table: list[dict[str, Any]], path: Path) -> None:
-    """One small file, not a directory of part files: 185 rows."""
+    """Write one small file, not a directory of part files: 185 rows."""
     import pyarrow as pa  # noqa: PLC0415 - only here
     import pyarrow.parquet as pq  # noqa: PLC0415 - only here
 
@@ -128,7 +134,7 @@ def _write_parquet(table: list[dict[str, Any]], path: Path) -> None:
 
 
 def draw_heat_map(table: list[dict[str, Any]], names: dict[str, str], rows: int, path: Path) -> None:
-    """Mean delay of each carrier in each month as a heat map, the carrier with the worst year first, as a PNG."""
+    """Draw the mean delay of each carrier in each month as a heat map, worst year first (PNG)."""
     import matplotlib as mpl  # noqa: PLC0415 - only here, and it takes a second to load
 
     mpl.use("Agg")
@@ -142,7 +148,8 @@ def draw_heat_map(table: list[dict[str, Any]], names: dict[str, str], rows: int,
     figure = plt.figure(figsize=(12.5, 2.3 + 0.4 * len(carriers)), layout="constrained")
     figure.get_layout_engine().set(h_pad=0.06, w_pad=0.03)
     cells, totals = figure.subplots(1, 2, width_ratios=[12, 2.4], sharey=True)
-    # Early and late are different things: the colours turn at zero, and one extreme cell must not bleach the others.
+    # The colours turn at zero, between early and late, and one extreme cell must not bleach the
+    # others.
     limit = float(np.nanpercentile(np.abs(means), 97)) if np.isfinite(means).any() else 1.0
     colours = mpl.colormaps["RdBu_r"].with_extremes(bad="#f1f2f4")
     image = cells.imshow(np.ma.masked_invalid(means), cmap=colours, vmin=-limit, vmax=limit, aspect="auto")
@@ -185,7 +192,10 @@ def draw_heat_map(table: list[dict[str, Any]], names: dict[str, str], rows: int,
 
 
 def _grid(table: list[dict[str, Any]]) -> tuple[list[str], Any, Any]:
-    """Carriers, worst first, and two arrays of shape (carriers, 12): mean delay (NaN: not known) and flights."""
+    """Return carriers, worst first, and two arrays of shape (carriers, 12): mean delay and flights.
+
+    A mean delay that is not known is NaN.
+    """
     import numpy as np  # noqa: PLC0415 - only here
 
     minutes: dict[str, float] = {}

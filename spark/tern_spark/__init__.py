@@ -1,7 +1,8 @@
-"""Spark reads topics: `spark.read.format("ternmq")`, a Python Data Source whose partitions are frozen queue ranges.
+"""The Spark source for topics: `spark.read.format("ternmq")`.
 
-`register(spark)` makes the format known to a session. The data source itself is loaded on first use, so that the codec and
-the page reader can be used without PySpark.
+It is a Python Data Source whose partitions are frozen queue ranges. `register(spark)` adds the
+format to a session. The data source itself is imported at its first use, so that the codec and the
+page reader work without PySpark.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tern_wire.extras import is_installed, need_extra
 
 if not is_installed("pyarrow"):
-    # Said before what follows needs it.
+    # Checked before the imports below, which need it.
     need_extra("ternmq[spark]", "The Spark source", "pyspark", "pyarrow")
 
 from tern_spark.columns import record_batch
@@ -40,9 +41,12 @@ __all__ = [
 
 
 def register(spark: Any) -> None:
-    """Make `format("ternmq")` known to *spark*, a SparkSession (classic or Connect). ExtraMissing without `ternmq[spark]`."""
+    """Add `format("ternmq")` to *spark*, a SparkSession (classic or Connect).
+
+    ExtraMissing without `ternmq[spark]`.
+    """
     need_extra("ternmq[spark]", "The Spark source", "pyspark", "pyarrow")
-    from tern_spark.source import TernSource  # noqa: PLC0415 - PySpark is needed from here on only
+    from tern_spark.source import TernSource  # noqa: PLC0415 - PySpark is needed only from here on
 
     spark.dataSource.register(TernSource)
 

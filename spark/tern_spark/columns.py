@@ -1,8 +1,10 @@
-"""A page of records becomes one Arrow RecordBatch, column by column: no Python object per message.
+"""Pages of records as Arrow RecordBatches, column by column: no Python object per message.
 
-Heads, bodies and properties are found by `tern_wire.records.columns`. Bodies and property strings become Arrow
-`binary_view` arrays that point into the page, and Arrow copies them out in C++. Properties are split by Arrow's kernels; only
-a page with invalid UTF-8, or with the same name twice in one record, goes through `decode_properties` message by message.
+`tern_wire.records.columns` locates heads, bodies and properties. Bodies and property strings become
+Arrow `binary_view` arrays that point into the page, and Arrow copies them out in C++. Arrow's
+kernels split the properties; only a page with invalid UTF-8, or with the same name twice in one
+record, goes through `decode_properties` message by message.
+
 Law: the result equals `tern_wire.records.read.decode_record` of every record.
 """
 
@@ -23,19 +25,21 @@ from tern_wire.records.properties import KEYS, MESSAGE_ID, TAGS, decode_properti
 
 Ints = npt.NDArray[np.int64]
 
-# One row of a binary_view array: length and, for up to 12 bytes, the value itself; else 4 bytes of it, buffer and offset.
+# One row of a binary_view array: length and, for up to 12 bytes, the value itself; else 4 bytes of
+# the value, buffer and offset.
 _VIEW = np.dtype({"names": ["size", "inline"], "formats": ["<i4", "V12"], "itemsize": 16})
 _VIEW_FAR = np.dtype({"names": ["buffer", "at"], "formats": ["<i4", "<i4"], "offsets": [8, 12], "itemsize": 16})
 _INLINE_SIZE_BYTES = 12
-# Columns of their own; everything else stays in `properties`.
+# Properties with a column of their own; all others stay in `properties`.
 _LIFTED = {"message_id": MESSAGE_ID, "keys": KEYS, "tags": TAGS}
 
 
 def record_batch(page: bytes, *, topic: str, queue: QueueName, names: Sequence[str] = tuple(COLUMNS)) -> Any:
-    """The concatenated records of *page* as a RecordBatch of the columns *names*, shape (records, columns).
+    """Return the concatenated records of *page* as a RecordBatch of the columns *names*.
 
-    *topic* and *queue* are what was read; a record may carry the name of the topic it was first sent to.
-    Raises LinkBodyMalformed when the records do not fill the page or contradict themselves.
+    Its shape is (records, columns). *topic* and *queue* are those of the read; a record may carry
+    the name of the topic to which it was first sent. LinkBodyMalformed when the records do not fill
+    the page or contradict themselves.
     """
     try:
         records = read_columns(page)
@@ -61,10 +65,11 @@ def record_batch(page: bytes, *, topic: str, queue: QueueName, names: Sequence[s
 
 
 def _binary(page: bytes, starts: Ints, sizes: Ints) -> Any:
-    """The byte strings at *starts* as an Arrow binary array."""
+    """Return the byte strings at *starts* as an Arrow binary array."""
     views = np.zeros(len(starts), _VIEW)
     views["size"] = sizes
-    # Twelve bytes from every start, those beyond the value zeroed: right for short values, a 4-byte prefix for long ones.
+    # Twelve bytes from every start, with zeros beyond the value: right for short values, and a
+    # 4-byte prefix for long ones.
     padded = np.frombuffer(page + bytes(_INLINE_SIZE_BYTES), np.uint8)
     columns = np.arange(_INLINE_SIZE_BYTES)
     inline = padded[starts[:, None] + columns]
@@ -79,12 +84,13 @@ def _binary(page: bytes, starts: Ints, sizes: Ints) -> Any:
 
 
 def _properties(raw: Any) -> dict[str, Any]:
-    """The four columns that come out of the property strings *raw* (binary, shape (n,))."""
+    """Return the four columns of the property strings *raw* (binary, shape (n,))."""
     try:
         items = pc.split_pattern(raw.cast(pa.string()), "\x02")
     except pa.ArrowInvalid:  # not UTF-8
         return _properties_one_by_one(raw)
-    # One row per `name\x01value`; pieces without a separator (the empty one behind the last \x02 too) are no property.
+    # One row per `name\x01value`. Pieces without a separator, such as the empty one behind the last
+    # \x02, are no properties.
     flat = items.values
     is_pair = pc.match_substring(flat, "\x01").to_numpy(zero_copy_only=False)
     rows = np.repeat(np.arange(len(raw)), np.diff(items.offsets.to_numpy()))[is_pair]
@@ -116,7 +122,10 @@ def _properties(raw: Any) -> dict[str, Any]:
 
 
 def _properties_one_by_one(raw: Any) -> dict[str, Any]:
-    """As _properties, by the definition itself: for records that no proxy of ours has written."""
+    """Return the columns of _properties, by the definition itself.
+
+    For records that our proxies have not written.
+    """
     decoded = [decode_properties(item) for item in raw.to_pylist()]
     columns = {
         name: pa.array([found.pop(key, None) for found in decoded], pa.string()) for name, key in _LIFTED.items()

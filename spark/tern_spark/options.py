@@ -1,20 +1,25 @@
-"""The options of `spark.read.format("ternmq")`: their names, defaults and ranges. Names follow Spark's Kafka source.
+"""The options of `spark.read.format("ternmq")`: names, defaults and ranges.
 
-| option                  | default  | meaning                                                                       |
-|-------------------------|----------|-------------------------------------------------------------------------------|
-| endpoint                | required | proxy URLs, comma separated; tasks spread over them and fail over              |
-| subscribe               | required | topics, comma separated                                                       |
-| startingOffsets         | earliest | earliest, latest, or {"topic": {"broker-a:0": offset}}; -2 earliest, -1 latest |
-| endingOffsets           | latest   | latest, or a document as above; -1 latest                                     |
-| maxRowsPerPartition     | none     | ranges with more rows are split                                               |
-| minPartitions           | none     | ranges are split until there are so many                                      |
-| pageBytes               | 4194304  | bytes of one request's answer, 64 KiB to 64 MiB                               |
-| failOnDataLoss          | true     | fail when wanted offsets were deleted; false goes on at the oldest one kept   |
-| keyFile                 | none     | file with the key, at each executor; without it TERNMQ_KEY_FILE there         |
-| caFile                  | none     | file with the authority that https endpoints are trusted by; or TERNMQ_CA_FILE |
-| fetchTimeoutMs          | 30000    | patience with one request                                                     |
-| fetchRetries            | 6        | repeats of a failed request, each pause twice the one before                  |
-| fetchRetryIntervalMs    | 200      | the first pause                                                               |
+Names follow Spark's Kafka source.
+
+| option               | default  | meaning                                                        |
+|----------------------|----------|----------------------------------------------------------------|
+| endpoint             | required | proxy URLs, comma separated; tasks spread over them, fail over |
+| subscribe            | required | topics, comma separated                                        |
+| startingOffsets      | earliest | earliest, latest, or {"topic": {"broker-a:0": offset}};        |
+|                      |          | -2 earliest, -1 latest                                         |
+| endingOffsets        | latest   | latest, or a document as above; -1 latest                      |
+| maxRowsPerPartition  | none     | ranges with more rows are split                                |
+| minPartitions        | none     | ranges are split until there are so many                       |
+| pageBytes            | 4194304  | bytes of one request's answer, 64 KiB to 64 MiB                |
+| failOnDataLoss       | true     | fail when requested offsets were deleted; false continues at   |
+|                      |          | the oldest kept one                                            |
+| keyFile              | none     | file with the key, at each executor; default: TERNMQ_KEY_FILE  |
+| caFile               | none     | file with the authority of https endpoints; default:           |
+|                      |          | TERNMQ_CA_FILE                                                 |
+| fetchTimeoutMs       | 30000    | time limit of one request                                      |
+| fetchRetries         | 6        | repeats of a failed request; the pause doubles each time       |
+| fetchRetryIntervalMs | 200      | the first pause                                                |
 """
 
 from collections.abc import Mapping
@@ -49,12 +54,15 @@ Offsets = str | dict[str, dict[str, int]]
 
 
 class OptionError(ValueError):
-    """An option is unknown, missing or out of range; the text names it and says what is allowed."""
+    """An option is unknown, missing or out of range; the text has its name and the legal values."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
-    """A read, checked and typed; pickled into every task. 0 rows or partitions means no limit."""
+    """The checked and typed options of a read, pickled into every task.
+
+    0 rows or partitions means no limit.
+    """
 
     endpoints: tuple[str, ...]
     topics: tuple[str, ...]
@@ -64,7 +72,8 @@ class ReadOptions:
     partitions_min: int = 0
     page_size_bytes: int = 4 * MIB
     fail_on_data_loss: bool = True
-    # None: the environment of the process that reads. The file's name travels to the tasks, what is in it never does.
+    # None: the environment of the reading process. The file's name travels to the tasks, its
+    # content never does.
     key_file: str | None = None
     ca_file: str | None = None
     fetch_timeout_ms: int = 30_000
@@ -73,7 +82,10 @@ class ReadOptions:
 
 
 def read_options(given: Mapping[str, str]) -> ReadOptions:
-    """The options as Spark hands them over (names in any case, values as text); OptionError when they make no read."""
+    """Return the options that Spark passes on (names in any case, values as text).
+
+    OptionError when they are not valid.
+    """
     names = {name.lower(): name for name in NAMES}
     values: dict[str, str] = {}
     for name, value in given.items():

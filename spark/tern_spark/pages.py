@@ -1,8 +1,9 @@
-"""Reads offsets and pages of records from proxies: blocking HTTP/1.1 over one connection kept open, for Spark's tasks.
+"""Offsets and pages of records from proxies, for Spark's tasks: blocking HTTP/1.1, one connection.
 
-Owns its connection and which proxy it talks to; one thread uses it. Reads have no effect, so every failure that another try
-can cure (a broken connection, 503, 504, a queue whose new leader is not there yet) is repeated, at the next proxy, with
-doubling pauses. Anything else is raised as the error that the proxy named.
+The reader owns its connection and its choice of proxy; one thread uses it. Reads have no effect. So
+every failure that may be temporary (a broken connection, 503, 504, a queue whose new leader is not
+ready) is repeated, at the next proxy, with doubling pauses. All other failures are raised as the
+proxy's error.
 """
 
 import time
@@ -27,21 +28,24 @@ from tern_wire.paths import HEADER_NEXT_OFFSET, JSON, RECORDS, offsets_path, pul
 
 T = TypeVar("T")
 
-# A proxy that asks for more patience than this is as good as gone; another one is asked.
+# Longer pauses that a proxy requests are cut to this: another proxy is tried instead.
 _RETRY_AFTER_MAX_MS = 10_000
 _PAUSE_MAX_MS = 5_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """Concatenated records of one queue, and the offset behind the last one that was looked at."""
+    """Concatenated records of one queue, and the offset behind the last one that was read."""
 
     records: bytes
     next_offset: int
 
 
 class ProxyPages:
-    """The proxies at *endpoints*, seen as a source of pages. Use as a context manager, or close it."""
+    """The proxies at *endpoints* as a source of pages.
+
+    A context manager; otherwise call close().
+    """
 
     def __init__(
         self,
@@ -67,7 +71,7 @@ class ProxyPages:
 
     @classmethod
     def of(cls, options: ReadOptions, first: int = 0) -> Self:
-        """As *options* say; *first* spreads tasks over the endpoints."""
+        """Return a reader with these *options*; *first* spreads tasks over the endpoints."""
         return cls(
             options.endpoints,
             timeout_ms=options.fetch_timeout_ms,
@@ -85,13 +89,13 @@ class ProxyPages:
         self.close()
 
     def close(self) -> None:
-        """Drop the connection; the next call opens another."""
+        """Close the connection; the next call opens another."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
 
     def spans(self, topic: str) -> list[QueueSpan]:
-        """What every queue of *topic* holds now, by one call."""
+        """Return the current offsets of every queue of *topic*, by one request."""
 
         def read(_: HTTPMessage, body: bytes) -> list[QueueSpan]:
             return [
@@ -107,9 +111,10 @@ class ProxyPages:
         return self._get(offsets_path(topic), JSON, read)
 
     def page(self, topic: str, queue: str, offset: int, end_offset: int, size_max_bytes: int) -> Page:
-        """Records from *offset* on, up to *end_offset* (exclusive) or *size_max_bytes*; always at least one offset further.
+        """Return records from *offset* on, up to *end_offset* (exclusive) or *size_max_bytes*.
 
-        OffsetExpired (field `min_offset`) when *offset* was deleted.
+        The next offset is always at least one further. OffsetExpired (field `min_offset`) when
+        *offset* was deleted.
         """
         query = {
             "offset": offset,
@@ -123,8 +128,8 @@ class ProxyPages:
                 raise NotAcceptable(accept=RECORDS, supported=headers.get_content_type())
             page = Page(records=body, next_offset=int(headers[HEADER_NEXT_OFFSET]))
             if page.next_offset <= offset:
-                # The range was frozen from committed offsets, so a queue that ends before it belongs to a leader still
-                # applying: as good as no answer.
+                # The range was frozen from committed offsets, so a queue that ends before it
+                # belongs to a leader that is still applying: the same as no answer.
                 raise OutcomeUnknown(
                     reason=f"queue {queue} of '{topic}' ends at {page.next_offset}, {end_offset} was planned"
                 )
@@ -169,7 +174,10 @@ class ProxyPages:
 
 
 def _error_of(status: int, headers: HTTPMessage, body: bytes) -> TernError:
-    """The error that an answer means; an answer without a problem document (a gateway's) is told by its status."""
+    """Return the error of an answer.
+
+    An answer without a problem document, such as a gateway's, gets an error by its status.
+    """
     problem: dict[str, Any] = {}
     with suppress(orjson.JSONDecodeError):
         found = orjson.loads(body)

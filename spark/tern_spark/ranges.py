@@ -1,6 +1,7 @@
-"""Which offsets a read covers, and how they are cut into partitions. Pure: offsets in, ranges out.
+"""The offsets of a read, and their division into partitions. Pure: offsets in, ranges out.
 
-Ranges are [start, end) and frozen once, at planning, so that a retried task, a second action and a self-join read the same.
+Ranges are [start, end) and frozen once, at planning, so that a retried task, a second action and a
+self-join read the same.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,7 +15,7 @@ from tern_wire.errors import OffsetExpired
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueSpan:
-    """What a queue holds now: offsets *min_offset* to below *max_offset*."""
+    """The current content of a queue: offsets *min_offset* to below *max_offset*."""
 
     topic: str
     queue: str
@@ -24,7 +25,7 @@ class QueueSpan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueRange:
-    """One partition: offsets *start* to below *end* of a queue written `broker-a:3`."""
+    """One partition: offsets *start* to below *end* of a queue such as `broker-a:3`."""
 
     topic: str
     queue: str
@@ -33,15 +34,15 @@ class QueueRange:
 
     @property
     def rows(self) -> int:
-        """Offsets in it; a range with gaps yields fewer rows."""
+        """The number of offsets; a range with gaps yields fewer rows."""
         return self.end - self.start
 
 
 def plan_ranges(spans: Sequence[QueueSpan], options: ReadOptions) -> list[QueueRange]:
-    """The partitions of a read over *spans*; queues with nothing to read have none.
+    """Return the partitions of a read over *spans*; queues with nothing to read have none.
 
-    OptionError when the offsets do not name exactly the queues there are, or lie outside them; OffsetExpired when the start
-    was deleted and `failOnDataLoss` is true.
+    OptionError when the offsets do not name exactly the existing queues, or lie outside them;
+    OffsetExpired when the start was deleted and `failOnDataLoss` is true.
     """
     _check_names("startingOffsets", options.starting, spans)
     _check_names("endingOffsets", options.ending, spans)
@@ -54,9 +55,10 @@ def plan_ranges(spans: Sequence[QueueSpan], options: ReadOptions) -> list[QueueR
 
 
 def split_ranges(ranges: Sequence[QueueRange], *, rows_max: int, partitions_min: int) -> list[QueueRange]:
-    """*ranges* cut into even pieces of at most *rows_max* rows, at least *partitions_min* of them if there are rows enough.
+    """Cut *ranges* into even pieces of at most *rows_max* rows, at least *partitions_min* of them.
 
-    0 means no limit. The pieces of a range differ by one row at most and keep their order.
+    0 means no limit. There are fewer pieces if there are too few rows. The pieces of a range differ
+    by at most one row and keep their order.
     """
     pieces = [-(-found.rows // rows_max) if rows_max else 1 for found in ranges]
     # Cut the range with the largest pieces once more, until there are enough.
@@ -88,7 +90,10 @@ def _check_names(option: str, offsets: Offsets, spans: Sequence[QueueSpan]) -> N
 
 
 def _compare(option: str, where: str, named: Mapping[str, int], there: set[str]) -> None:
-    """A typo in an offset document must not silently read nothing, or everything."""
+    """Raise OptionError unless *named* has exactly the existing queues.
+
+    A typo in an offset document must not silently read nothing, or everything.
+    """
     missing, extra = sorted(there - named.keys()), sorted(named.keys() - there)
     if extra:
         raise OptionError(
@@ -109,7 +114,7 @@ def _range_of(span: QueueSpan, options: ReadOptions) -> QueueRange:
         if options.fail_on_data_loss:
             raise OffsetExpired(topic=span.topic, queue=span.queue, offset=start, min_offset=span.min_offset)
         start = span.min_offset
-        # The whole range may be gone; then there is nothing left to read.
+        # The whole range may be deleted; then there is nothing to read.
         end = max(end, start)
     if end < start:
         raise OptionError(f"endingOffsets: {end} is before startingOffsets, {start}, in {where}.")

@@ -1,19 +1,21 @@
-"""The row that Spark sees: column names, Spark types and the Arrow types that Spark accepts for them, once.
+"""The row of the source: column names, Spark types, and the Arrow types that Spark accepts.
 
-Everything is nullable and times are UTC microseconds, because Spark compares a RecordBatch's schema with its own literally.
+Every column is nullable and times are UTC microseconds, because Spark compares the schema of a
+RecordBatch literally with its own.
 
-| column            | what                                                                          |
-|-------------------|-------------------------------------------------------------------------------|
-| topic, broker     | topic and broker group that were read                                          |
-| queue_id          | number of the queue in its broker group                                        |
-| queue_offset      | index of the message in its queue                                              |
-| message_id        | the id that the send was answered with                                         |
-| keys, tags        | keys joined by a blank; the one tag; NULL when there is none                   |
-| properties        | all other properties, the user's and the system's under RocketMQ's names       |
-| body              | the message                                                                    |
-| born_ts, store_ts | when the producer's proxy and the broker's leader saw it                       |
-| reconsume_times   | deliveries before this one, for messages in a retry or dead-letter topic       |
-| store_size        | bytes of the whole record in the log                                           |
+| column            | content                                                                 |
+|-------------------|-------------------------------------------------------------------------|
+| topic, broker     | topic and broker group of the read                                      |
+| queue_id          | number of the queue in its broker group                                 |
+| queue_offset      | index of the message in its queue                                       |
+| message_id        | id in the answer of the send                                            |
+| keys, tags        | keys joined by a blank; the one tag; NULL for none                      |
+| properties        | all other properties, the user's and the system's, in RocketMQ's names  |
+| body              | the message                                                             |
+| born_ts, store_ts | times of arrival at the producer's proxy and at the broker group's      |
+|                   | leader                                                                  |
+| reconsume_times   | earlier deliveries, for messages in a retry or dead-letter topic        |
+| store_size        | bytes of the whole record in the log                                    |
 """
 
 from collections.abc import Iterable
@@ -37,22 +39,25 @@ COLUMNS: dict[str, tuple[str, Any]] = {
     "reconsume_times": ("int", pa.int32()),
     "store_size": ("int", pa.int32()),
 }
-# These live in the properties of a record, which are parsed only when one of them is asked for.
+# Columns from the properties of a record, which are parsed only for these columns.
 IN_PROPERTIES = frozenset({"message_id", "keys", "tags", "properties"})
 
 
 def row_schema() -> str:
-    """The whole row as Spark DDL."""
+    """Return the whole row as Spark DDL."""
     return ", ".join(f"{name} {kind}" for name, (kind, _) in COLUMNS.items())
 
 
 def arrow_schema(names: Iterable[str]) -> Any:
-    """The Arrow schema of the columns *names*, in that order."""
+    """Return the Arrow schema of the columns *names*, in that order."""
     return pa.schema([pa.field(name, COLUMNS[name][1]) for name in names])
 
 
 def check_columns(columns: Iterable[tuple[str, str]]) -> tuple[str, ...]:
-    """The names of (name, Spark type) pairs from `.schema(...)`; ValueError names the first one that does not fit."""
+    """Return the names of (name, Spark type) pairs from `.schema(...)`.
+
+    ValueError with the first name that does not fit.
+    """
     names: list[str] = []
     for name, kind in columns:
         known = COLUMNS.get(name)

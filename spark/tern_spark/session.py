@@ -1,8 +1,8 @@
-"""A quiet Spark session: no ports for a UI, no progress bars, no log lines but errors. It runs in this process and on loopback alone, or
-on the cluster that TERNMQ_SPARK_MASTER names, whose workers have this package installed and see the same files.
+"""A quiet Spark session: no ports for a UI, no progress bars, no log lines but errors.
 
-What has to be in the environment is read by the launcher and the JVM before any setting is, so it is set here, once, before
-the first session of the process.
+It runs in this process and on loopback alone, or on the cluster of TERNMQ_SPARK_MASTER, whose
+workers have this package installed and share the files. The launcher and the JVM read the
+environment before any setting, so it is set here, once, before the first session of the process.
 """
 
 import os
@@ -13,9 +13,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-# Short jobs: the client compiler and the serial collector start faster than the server ones pay back.
+# For short jobs: the client compiler and the serial collector start faster.
 _JVM_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-# The address of a cluster's master, such as spark://spark-master:7077; without it the session is local.
+# The address of a cluster's master, such as spark://spark-master:7077; without it the session is
+# local.
 MASTER_VARIABLE = "TERNMQ_SPARK_MASTER"
 _LOCAL_SETTINGS = {
     "spark.driver.host": "127.0.0.1",
@@ -30,7 +31,7 @@ _SETTINGS = {
 
 
 def java_command(environment: Mapping[str, str]) -> str | None:
-    """The Java that Spark will start, or None: `JAVA_HOME`, else the path."""
+    """Return the Java that Spark will start, by `JAVA_HOME` or else the path; None if absent."""
     home = environment.get("JAVA_HOME")
     if home:
         found = Path(home) / "bin" / "java"
@@ -39,20 +40,22 @@ def java_command(environment: Mapping[str, str]) -> str | None:
 
 
 def open_session(name: str, *, conf_dir: Path, cores: int = 2, memory_mb: int = 1_024) -> Any:
-    """A session of *cores* in this process's JVM, or of all that the cluster has, with the `ternmq` format registered.
+    """Return a session of *cores* in this process's JVM, or of the whole cluster.
 
-    *conf_dir* holds log4j2.properties. A failed task is tried three times. RuntimeError when there is no Java.
+    The `ternmq` format is registered. *conf_dir* holds log4j2.properties. A failed task is tried
+    three times. RuntimeError when there is no Java.
     """
     from pyspark.sql import SparkSession  # noqa: PLC0415 - the environment has to be set before the gateway starts
 
-    from tern_spark import register  # noqa: PLC0415 - the door imports PySpark only on demand, so does this
+    from tern_spark import register  # noqa: PLC0415 - the package imports PySpark only on demand, so does this module
 
     if java_command(os.environ) is None:
         raise RuntimeError("Spark needs Java 17 or later: install a JRE, or point JAVA_HOME at one.")
     master = os.environ.get(MASTER_VARIABLE, "")
     if not master:
         os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    # Planner and tasks run in this very interpreter; Spark would take whatever `python3` is on the path.
+    # Planner and tasks run in this interpreter; by default Spark takes the first `python3` on the
+    # path.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ["SPARK_CONF_DIR"] = str(conf_dir.resolve())
     builder = SparkSession.builder.appName(name).master(master or f"local[{cores},3]")
@@ -65,7 +68,7 @@ def open_session(name: str, *, conf_dir: Path, cores: int = 2, memory_mb: int = 
 
 
 def _cluster_settings(memory_mb: int) -> dict[str, str]:
-    """Where the workers find this driver, and how much each may take."""
+    """Return the address of this driver for the workers, and their limits."""
     return {
         "spark.driver.host": socket.gethostbyname(socket.gethostname()),
         "spark.executor.memory": f"{memory_mb * 3 // 4}m",

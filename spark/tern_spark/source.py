@@ -1,6 +1,7 @@
-"""The data source itself: the one module that knows PySpark's Python Data Source API.
+"""The data source itself: the one module that uses PySpark's Python Data Source API.
 
-Spark pickles readers and rebuilds them in workers, so a reader holds options only; connections live inside one `read()`.
+Spark pickles readers and rebuilds them in workers, so a reader holds options only; connections live
+inside one `read()`.
 """
 
 import zlib
@@ -20,26 +21,29 @@ from tern_wire.names import parse_queue
 
 
 class TernSource(DataSource):  # type: ignore[misc]  # PySpark ships no types
-    """`spark.read.format("ternmq")`. `.schema("queue_id int, queue_offset bigint")` reads those columns only."""
+    """`spark.read.format("ternmq")`, the data source.
+
+    `.schema("queue_id int, queue_offset bigint")` reads those columns only.
+    """
 
     @classmethod
     def name(cls) -> str:
-        """The name for `format()`."""
+        """Return the name for `format()`."""
         return "ternmq"
 
     def schema(self) -> str:
-        """The whole row; see tern_spark.schema."""
+        """Return the schema of the whole row; see tern_spark.schema."""
         return row_schema()
 
     def reader(self, schema: Any) -> "TernReader":
-        """A batch read of the columns in *schema*, a StructType."""
+        """Return a batch reader of the columns in *schema*, a StructType."""
         columns = check_columns((field.name, field.dataType.simpleString()) for field in schema.fields)
         return TernReader(read_options(dict(self.options)), columns)
 
 
 @dataclass(frozen=True, slots=True)
 class QueuePartition(InputPartition):  # type: ignore[misc]  # as above
-    """One queue range on its way to a task."""
+    """One queue range as the partition of a task."""
 
     range: QueueRange
 
@@ -52,18 +56,22 @@ class TernReader(DataSourceReader):  # type: ignore[misc]  # as above
         self.columns = columns
 
     def partitions(self) -> list[QueuePartition]:
-        """The queue ranges, frozen now by one offsets call a topic."""
+        """Return the queue ranges, frozen now by one request for the offsets of each topic."""
         with ProxyPages.of(self.options) as pages:
             spans = [span for topic in self.options.topics for span in pages.spans(topic)]
         return [QueuePartition(found) for found in plan_ranges(spans, self.options)]
 
     def read(self, partition: Any) -> Iterator[Any]:
-        """RecordBatches of the range, a page each. Without partitions Spark hands over an empty one of its own."""
+        """Yield RecordBatches of the range, one for each page.
+
+        Without partitions Spark passes an empty partition of its own, which has no rows.
+        """
         if not isinstance(partition, QueuePartition):
             return
         found = partition.range
         queue = parse_queue(found.queue, found.topic)
-        # A stable hash, so that a retried task begins at the same proxy and the tasks spread evenly.
+        # A stable hash, so that a retried task begins at the same proxy and the tasks spread
+        # evenly.
         first = zlib.crc32(f"{found.topic}/{found.queue}/{found.start}".encode())
         offset = found.start
         with ProxyPages.of(self.options, first) as pages:
