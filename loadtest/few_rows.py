@@ -1,7 +1,7 @@
-"""`python -m loadtest.few_rows`: what applying a SEND of a few rows costs row by row, and with arrays of numpy.
+"""`python -m loadtest.few_rows`: the cost of a SEND of a few rows, row by row and with arrays.
 
-CPU time of a broker's apply and of its store's dispatch, the least of many turns; no assertion on any time. The thresholds
-between the two ways are in `tern_wire/array_thresholds.py`.
+CPU time of a broker's apply and of its store's dispatch, the least of many turns; no assertion on
+any time. The thresholds between the two ways are in `tern_wire/array_thresholds.py`.
 """
 
 import tempfile
@@ -25,7 +25,7 @@ _WAYS = {"row by row": 1 << 20, "arrays": 0}
 
 
 def _entry_size_bytes(rows: int) -> int:
-    """A size that *rows* messages fill."""
+    """Return a size that *rows* messages fill."""
     one = EntryMaker(_shape(1))
     room = 1 + one.record_size_bytes
     while EntryMaker(_shape(room)).count < rows:
@@ -38,7 +38,7 @@ def _shape(entry_size_bytes: int) -> Shape:
 
 
 def _spent_us(node: BenchNode, maker: EntryMaker) -> tuple[float, float]:
-    """Of one entry: CPU of apply and of dispatch."""
+    """Return the CPU time of one entry in us: apply, dispatch."""
     apply_ns = dispatch_ns = 0
     for _ in range(_ENTRIES):
         entry = node.append(maker.take())

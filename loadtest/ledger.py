@@ -1,22 +1,26 @@
-"""What a load run sent, received and acked, and what it does not know yet. Pure bookkeeping; owned by one Locust process.
+"""The messages that a load run sent, received and acked, and those with unknown outcome. Pure.
 
-Law: a send or an ack is entered before it leaves and taken out by its final answer, so what a killed user leaves behind is what
-has to be asked again at the end. Messages are told apart by where they are stored, so a repeated send counts once.
+Owner: one Locust process. Law: a send or an ack is entered before it leaves and removed by its
+final answer, so the entries of a killed user are exactly the requests to repeat at the end.
+Messages are identified by their place in the store, so a repeated send counts once.
 
-A run may go on for days: what it keeps grows with what is open, not with what was sent.
+A run may last for days: memory grows with open requests, not with messages sent.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-Place = tuple[str, int]  # queue such as `broker-a:3`, offset in it
+Place = tuple[str, int]  # a queue such as `broker-a:3`, and an offset in it
 _WRONG_ANSWERS_TOLD = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """One send request, single or batch, with idempotency keys inside: the same bytes again are stored once."""
+    """One send request, single or batch.
+
+    It has idempotency keys: a repetition is not stored again.
+    """
 
     path: str
     body: bytes
@@ -25,20 +29,24 @@ class Send:
 
 @dataclass(slots=True)
 class _Offsets:
-    """Those of one queue: all below *floor*, and the few *above* it that came early."""
+    """The offsets of one queue: all below *floor*, and the few *above* it that came early."""
 
     floor: int = 0
     above: set[int] = field(default_factory=set)
 
 
 class Places:
-    """A set of places. Its queues are filled from 0 on and nearly in order, so each costs what came early, however long the run is."""
+    """A set of places.
+
+    Its queues are filled from 0 on and nearly in order, so memory is needed only for places that
+    came early, however long the run is.
+    """
 
     def __init__(self) -> None:
         self._queues: dict[str, _Offsets] = {}
 
     def add(self, place: Place) -> None:
-        """It is among them from now on."""
+        """Add *place*."""
         queue, offset = place
         offsets = self._queues.setdefault(queue, _Offsets())
         if offset >= offsets.floor:
@@ -51,7 +59,7 @@ class Places:
         return sum(offsets.floor + len(offsets.above) for offsets in self._queues.values())
 
     def __iter__(self) -> Iterator[Place]:
-        """All of them, as many as there are."""
+        """Yield all places."""
         for queue, offsets in self._queues.items():
             yield from ((queue, offset) for offset in range(offsets.floor))
             yield from ((queue, offset) for offset in sorted(offsets.above))
@@ -77,22 +85,22 @@ class Ledger:
     first_wrong_answers: list[str] = field(default_factory=list)
 
     def begin_send(self, key: str, send: Send) -> None:
-        """*send* leaves now."""
+        """Enter *send*, which leaves now."""
         self.open_sends[key] = send
 
     def end_send(self, key: str, receipts: Iterable[Mapping[str, Any]]) -> None:
-        """All of its messages are stored, as *receipts* say."""
+        """Record the places of its messages, from *receipts*, and remove the send."""
         for receipt in receipts:
             self.stored.add((receipt["queue"], receipt["offset"]))
         del self.open_sends[key]
 
     def refuse_send(self, key: str, why: str) -> None:
-        """It never will be: an answer that this load must not get."""
+        """Remove a send with a wrong answer: its messages will never be stored."""
         self.note_wrong(why)
         del self.open_sends[key]
 
     def receive(self, messages: Iterable[Mapping[str, Any]]) -> list[str]:
-        """*messages* arrived: their receipt handles, to be acked next."""
+        """Enter the received *messages*; return their receipt handles for the next acks."""
         handles = []
         for message in messages:
             handles.append(message["receipt_handle"])
@@ -101,7 +109,10 @@ class Ledger:
         return handles
 
     def end_acks(self, handles: Iterable[str], results: Iterable[Mapping[str, Any]]) -> None:
-        """The answers to acks, in their order. An expired lease is no harm: that message comes again."""
+        """Enter the answers to acks, in their order.
+
+        An expired lease is no error: its message is delivered again.
+        """
         for handle, result in zip(handles, results, strict=True):
             place = self.open_acks.pop(handle)
             code = result["error"]["code"] if "error" in result else ""
@@ -115,18 +126,18 @@ class Ledger:
                 self.note_wrong(f"an ack got {code}")
 
     def note_wrong(self, why: str) -> None:
-        """An answer that this load must not get; the first few are told."""
+        """Count an answer that must not occur under this load; keep the first few texts."""
         self.wrong_answers += 1
         if len(self.first_wrong_answers) < _WRONG_ANSWERS_TOLD:
             self.first_wrong_answers.append(why)
 
     @property
     def agrees(self) -> bool:
-        """Whether all is known, and every stored message was acked and no other."""
+        """Whether all outcomes are known, and exactly the stored messages were acked."""
         return not (self.open_sends or self.open_acks or self.wrong_answers) and self.stored == self.acked
 
     def report(self, stored_by_broker: int) -> str:
-        """The totals in a line or two."""
+        """Return the totals in a line or two."""
         text = (
             f"sent {len(self.stored):,} (the broker holds {stored_by_broker:,}), acked {len(self.acked):,}, received "
             f"{self.received:,}; sends repeated {self.repeated_sends:,}, acks too late {self.expired_acks:,}, outcomes "

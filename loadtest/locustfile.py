@@ -1,9 +1,11 @@
-"""Locust users for a running mesh: single and batch producers, consumers that ack with the next receive. `make load`.
+"""Locust users for a running mesh: single and batch producers, and consumers. `make load`.
 
-Each run has a topic and a group of its own. Every send carries idempotency keys and is repeated with them after 503, 504 or a
-broken connection. At the end the group is drained; sent, stored and acked must agree, or the exit code is 1.
+Consumers ack with their next receive. Each run has a topic and a group of its own. Every send
+carries idempotency keys and is repeated with them after 503, 504 or a broken connection. At the end
+the group is drained; the messages sent, stored and acked must agree, or the exit code is 1.
 
-A mesh that asks for credentials: TERNMQ_KEY_FILE (a bearer key that may do everything with topics and groups `load-*`) and TERNMQ_CA_FILE.
+For a mesh that requires credentials: TERNMQ_KEY_FILE (a bearer key with all permissions for topics
+and groups `load-*`) and TERNMQ_CA_FILE.
 """
 # mypy: disallow-subclassing-any=False, disallow-untyped-decorators=False
 
@@ -26,14 +28,14 @@ from tern_wire import paths
 BODY_SIZE_BYTES = 1_024
 BATCH_MESSAGES = 50
 RECEIVE_MESSAGES = 32
-# Short, so that what a stopped user had leased is soon seen by the drain at the end.
+# Short, so that leases of a stopped user end soon before the drain.
 INVISIBLE = "5s"
 PAUSE_S = 0.1
 START_PATIENCE_S = 3.0
 
 
 class RunState:
-    """The one run of this process: its names and its ledger. Renewed when a test starts."""
+    """The one run of this process: its names and its ledger. Renewed at the start of a test."""
 
     def __init__(self) -> None:
         self.name = f"load-{uuid.uuid4().hex[:8]}"
@@ -42,7 +44,7 @@ class RunState:
         self.began = False
 
     def key(self) -> str:
-        """An idempotency key that no other message has."""
+        """Return a new idempotency key."""
         return f"{self.name}-{next(self.numbers)}"
 
 
@@ -51,8 +53,11 @@ run = RunState()
 
 @events.test_start.add_listener
 def create_topic_and_group(environment: Any, **_: Any) -> None:
-    """A fresh topic and group; the run ends here when there is no mesh, or when totals would be split over processes."""
-    global run  # noqa: PLW0603 - Locust gives listeners and users no other place to meet
+    """Create a new topic and group.
+
+    The run ends here when there is no mesh, or when totals would be split over processes.
+    """
+    global run  # noqa: PLW0603 - the only place that Locust's listeners and users share
     run = RunState()
     environment.process_exit_code = 1
     try:
@@ -72,7 +77,7 @@ def create_topic_and_group(environment: Any, **_: Any) -> None:
 
 @events.test_stop.add_listener
 def compare_totals(environment: Any, **_: Any) -> None:
-    """All users have stopped: settle what is open, drain, compare, and say so by the exit code."""
+    """Settle open requests of the stopped users, drain, compare; the exit code is the result."""
     ledger = run.ledger
     if not run.began:
         return
@@ -87,12 +92,12 @@ def compare_totals(environment: Any, **_: Any) -> None:
 
 
 class MeshUser(FastHttpUser):
-    """What all users share: no pause between requests, and how a send is repeated until its outcome is known."""
+    """The base of all users: no pauses, and sends repeated until their outcome is known."""
 
     abstract = True
     wait_time = constant(0)
     network_timeout = 40.0  # above the longest wait of a receive and the append deadline of a send
-    insecure = False  # Locust would trust anybody
+    insecure = False  # Locust's default accepts every certificate
 
     def __init__(self, environment: Any) -> None:
         credentials = Credentials((environment.host,))
@@ -101,7 +106,10 @@ class MeshUser(FastHttpUser):
         super().__init__(environment)
 
     def send(self, key: str, send: Send, name: str) -> None:
-        """Send until it is stored. A user that is stopped meanwhile leaves it to the end of the run."""
+        """Send until the message is stored.
+
+        The end of the run repeats the send of a stopped user.
+        """
         run.ledger.begin_send(key, send)
         while True:
             headers = dict(send.headers)
@@ -115,7 +123,7 @@ class MeshUser(FastHttpUser):
 
 
 class SingleProducer(MeshUser):
-    """One message a request."""
+    """Sends one message in each request."""
 
     weight = 4
 
@@ -128,7 +136,7 @@ class SingleProducer(MeshUser):
 
 
 class BatchProducer(MeshUser):
-    """50 messages a request, in MessagePack."""
+    """Sends 50 messages in each request, in MessagePack."""
 
     weight = 1
 
@@ -151,12 +159,12 @@ class Receiver(MeshUser):
     weight = 5
 
     def on_start(self) -> None:
-        """Nothing is received yet."""
+        """Begin without received messages."""
         self.handles: list[str] = []
 
     @task
     def receive(self) -> None:
-        """One receive with the acks of the last one."""
+        """Receive once, with the acks of the last receive."""
         acks, self.handles = self.handles, []
         settle = [{"receipt_handle": handle, "action": "ack"} for handle in acks]
         body = msgspec.json.encode({"max_messages": RECEIVE_MESSAGES, "wait": "1s", "settle": settle})
@@ -169,7 +177,7 @@ class Receiver(MeshUser):
                 run.ledger.end_acks(acks, document.get("settled", []))
                 self.handles = run.ledger.receive(document["messages"])
             elif reply.status_code in {0, 503, 504}:
-                self.handles = acks  # whether they were settled is not known: settling twice is harmless
+                self.handles = acks  # whether they were settled is unknown: settling twice is harmless
                 reply.failure(f"{reply.status_code}, acks go again")
                 gevent.sleep(PAUSE_S)
             else:

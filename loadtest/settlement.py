@@ -1,6 +1,7 @@
-"""The end of a load run: what is still unknown is asked again, the group is drained, and totals are compared.
+"""The end of a load run: open requests are repeated, the group is drained, and totals are compared.
 
-Runs after all users have stopped, over one connection of its own; blocking, which gevent turns into waiting for others.
+It runs after all users have stopped, over one connection of its own. The calls block; gevent lets
+other tasks run meanwhile.
 """
 
 import http.client
@@ -23,7 +24,10 @@ _PAUSE_S = 0.2
 
 
 class Door:
-    """One kept connection to the proxy, with the key of TERNMQ_KEY_FILE and the authority of TERNMQ_CA_FILE, if there are any."""
+    """One kept connection to the proxy.
+
+    It uses the key of TERNMQ_KEY_FILE and the authority of TERNMQ_CA_FILE, if there are any.
+    """
 
     def __init__(self, host: str) -> None:
         address = urlsplit(host)
@@ -39,7 +43,7 @@ class Door:
     def ask(
         self, method: str, path: str, body: bytes = b"", headers: Mapping[str, str] | None = None
     ) -> tuple[int, Any]:
-        """Status and document; status 0 when the connection broke, which says nothing about the outcome."""
+        """Return status and document; status 0, outcome unknown, for a broken connection."""
         try:
             own = tuple((headers or {"Content-Type": paths.JSON}).items())
             asked = self._credentials.applied(Request(method, path, own, body), self._host)
@@ -53,7 +57,11 @@ class Door:
         return reply.status, msgspec.msgpack.decode(text) if is_packed else msgspec.json.decode(text or b"{}")
 
     def must(self, method: str, path: str, body: bytes = b"", *, patience_s: float = PATIENCE_S) -> Any:
-        """The document of a request that succeeds within the patience; RuntimeError otherwise."""
+        """Repeat a request until it succeeds, at most for *patience_s*; return its document.
+
+        RuntimeError after that time, and at once for other errors than 503, 504 and a broken
+        connection.
+        """
         deadline_s = time.monotonic() + patience_s
         while True:
             status, document = self.ask(method, path, body)
@@ -65,7 +73,10 @@ class Door:
 
 
 def settle_run(door: Door, topic: str, group: str, ledger: Ledger) -> int:
-    """Make *ledger* final as far as it goes; how many messages the topic holds. Gives up after 30 s without progress."""
+    """Resolve the open requests of *ledger*; return the number of messages in the topic.
+
+    Gives up after 30 s without progress.
+    """
     _finish_sends(door, ledger)
     deadline_s = time.monotonic() + PATIENCE_S
     while not ledger.agrees and time.monotonic() < deadline_s:
@@ -88,7 +99,7 @@ def _finish_sends(door: Door, ledger: Ledger) -> None:
 
 
 def read_send(ledger: Ledger, key: str, status: int, document: Any) -> bool:
-    """Enter the answer to a send; False when it has to be repeated."""
+    """Enter the answer to a send; return False when the send has to be repeated."""
     if status in {0, 503, 504}:
         return False
     if status not in {200, 201, 207}:
@@ -106,7 +117,7 @@ def read_send(ledger: Ledger, key: str, status: int, document: Any) -> bool:
 
 
 def _drain(door: Door, topic: str, group: str, ledger: Ledger) -> None:
-    """Ack what is open, then one receive; its messages are open then."""
+    """Ack the open messages; if there are none, receive once, which opens its messages."""
     handles = list(ledger.open_acks)[:RECEIVE_MESSAGES_MAX]
     if handles:
         status, document = door.ask(

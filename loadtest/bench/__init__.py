@@ -1,1 +1,4 @@
-"""Benches: what TernMQ does on this machine, beside what the machine does at best. `python -m loadtest.bench mesh`."""
+"""Benches of TernMQ on this machine, beside the best that the machine does.
+
+`python -m loadtest.bench mesh`.
+"""

@@ -1,4 +1,7 @@
-"""`python -m loadtest.bench [mesh|parked] [-o FILE]`: measure a fresh mesh for about 75 s; no assertion on any time."""
+"""`python -m loadtest.bench [mesh|parked] [-o FILE]`: measure a fresh mesh for about 75 s.
+
+No assertion on any time.
+"""
 
 import argparse
 import os
@@ -25,7 +28,10 @@ _BATCH_TOPIC = "batch"
 
 
 async def bench_mesh(mesh: OwnMesh, seed: int, seconds: float) -> AsyncIterator[Figure]:
-    """The figures of bench `mesh`, each as soon as it is known; receiving takes what the batches sent."""
+    """Yield the figures of bench `mesh` as they are measured.
+
+    The receives consume the messages of the batches.
+    """
     rng = random.Random(seed)
     yield startup_figure(mesh)
     yield await bench_registering()
@@ -38,7 +44,7 @@ async def bench_mesh(mesh: OwnMesh, seed: int, seconds: float) -> AsyncIterator[
 
 
 async def run(figures_of: AsyncIterator[Figure], output: Path) -> list[Figure]:
-    """Measure, writing each figure's JSON line to *output* and to stdout as it comes."""
+    """Measure; write each figure's JSON line to *output* and to stdout as it comes."""
     figures = []
     with output.open("w") as file:
         async for figure in figures_of:
@@ -49,7 +55,10 @@ async def run(figures_of: AsyncIterator[Figure], output: Path) -> list[Figure]:
 
 
 def main() -> int:
-    """Exit code 1 when an answer or a total was wrong; a missed bar is shown, never an error."""
+    """Return exit code 1 when an answer or a total was wrong.
+
+    A missed bar is shown, never an error.
+    """
     parser = argparse.ArgumentParser(prog="python -m loadtest.bench", description=__doc__)
     parser.add_argument("bench", nargs="?", choices=["mesh", "parked"], default="mesh")
     parser.add_argument(

@@ -1,4 +1,7 @@
-"""A producer that answers checks at once, on asyncio streams in the bench's own process; it counts what it was asked."""
+"""A producer that answers checks at once, on asyncio streams in the process of the bench.
+
+It counts its callbacks.
+"""
 
 import asyncio
 import time
@@ -10,14 +13,14 @@ from loadtest.bench.http_load import HttpError, MessageReader
 from tern_wire.checks.answers import answer_signature
 from tern_wire.paths import HEADER_CHECK_NONCE, HEADER_CHECK_SIGNATURE
 
-# What its producer groups must have been given: answers are signed with it.
+# The secret that its producer groups must have: answers are signed with it.
 CHECK_SECRET = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"  # noqa: S105 - of a bench
 _ANSWER = b'{"state": "commit"}'
 _REPLY = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n%s: %s\r\ncontent-length: %d\r\n\r\n%s"
 
 
 def _reply(head: bytes) -> bytes:
-    """Commit, to the question with *head*."""
+    """Return the answer "commit" to the callback with *head*."""
     lines = (line.partition(b":") for line in head.split(b"\r\n")[1:])
     headers = {name.strip().lower().decode(): value.strip().decode() for name, _, value in lines}
     nonce, transaction_id = headers[HEADER_CHECK_NONCE.lower()], headers["webhook-id"]
@@ -26,7 +29,7 @@ def _reply(head: bytes) -> bytes:
 
 
 class Answering:
-    """`count` callbacks so far; `first_s` and `last_s`, monotonic, of them."""
+    """`count` callbacks so far; `first_s` and `last_s` are their monotonic times."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -35,7 +38,7 @@ class Answering:
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[str]:
-        """Its URL, for the length of a block."""
+        """Yield the URL of a server that runs for the length of a block."""
         server = await asyncio.get_running_loop().create_server(lambda: _Connection(self), "127.0.0.1", 0)
         try:
             yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/checks"
@@ -43,14 +46,14 @@ class Answering:
             server.close()
 
     def asked(self, count: int) -> None:
-        """So many callbacks came."""
+        """Count *count* callbacks."""
         self.last_s = time.monotonic()
         self.first_s = self.first_s or self.last_s
         self.count += count
         self._changed.set()
 
     async def until(self, count: int, within_s: float) -> None:
-        """Wait for so many; TimeoutError."""
+        """Wait for *count* callbacks; TimeoutError."""
         async with asyncio.timeout(within_s):
             while self.count < count:
                 self._changed.clear()
@@ -63,7 +66,7 @@ class _Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's own class does not derive from asyncio's
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's transport does not derive from asyncio's
 
     def data_received(self, data: bytes) -> None:
         assert self._transport is not None

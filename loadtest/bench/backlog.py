@@ -1,4 +1,7 @@
-"""The figure of consumers that are far behind: what reading a backlog of 1,000,000 messages at full speed does to producers at half of theirs."""
+"""The effect of consumers that are far behind on producers.
+
+A backlog of 1,000,000 messages is read at full speed while producers send at half of theirs.
+"""
 
 import asyncio
 import itertools
@@ -30,7 +33,10 @@ _QUEUES = 8
 
 
 async def load_backlog(mesh: OwnMesh, topic: str, messages: int, rng: random.Random) -> int:
-    """A topic with so many messages of 1 KiB, in whole batches of 100; how many they are."""
+    """Fill a topic with about *messages* messages of 1 KiB; return their number.
+
+    They are sent in whole batches of 100.
+    """
     mesh.ask("PUT", paths.topic_path(topic), {"queues": _QUEUES})
     requests = itertools.islice(itertools.cycle(batch_requests(topic, rng)), messages // BATCH_MESSAGES)
     sent = await run_to_end(mesh.port, BATCH_CONNECTIONS, send_batches(requests))
@@ -39,7 +45,7 @@ async def load_backlog(mesh: OwnMesh, topic: str, messages: int, rng: random.Ran
 
 
 class Producers:
-    """Single sends of 1 KiB over 64 connections. Owns how many were acknowledged."""
+    """Single sends of 1 KiB over 64 connections. Owns the number of acknowledged messages."""
 
     def __init__(self, mesh: OwnMesh, topic: str, sizes: Sizes, rng: random.Random) -> None:
         self._mesh, self._topic, self._sizes = mesh, topic, sizes
@@ -48,7 +54,7 @@ class Producers:
         mesh.ask("PUT", paths.topic_path(topic), {"queues": _QUEUES})
 
     async def at_full_speed(self) -> float:
-        """Messages a second."""
+        """Run one turn at full speed; return messages a second."""
         sizes = self._sizes
         run = await run_closed_loop(
             *(self._mesh.port, PRODUCERS, self._step),
@@ -60,7 +66,7 @@ class Producers:
         return run.per_s
 
     async def paced(self, per_s: float) -> Paced:
-        """One turn at this pace."""
+        """Run one turn at this pace."""
         sizes = self._sizes
         run = await run_paced(
             *(self._mesh.port, PRODUCERS, self._step),
@@ -72,12 +78,15 @@ class Producers:
         return run
 
     def check(self) -> None:
-        """BenchFailed unless what was acknowledged is there."""
+        """Raise BenchFailed unless the acknowledged messages are stored."""
         check_stored(self._mesh, self._topic, self._acknowledged)
 
 
 async def bench_backlog(mesh: OwnMesh, sizes: Sizes, rng: random.Random) -> AsyncIterator[Figure]:
-    """backlog_reader: turns of paced sends without and with consumers, which are a process of their own; the value is their pace with them."""
+    """Yield backlog_reader: turns of paced sends without and with consumers.
+
+    The consumers are a process of their own. The value is the producers' rate beside them.
+    """
     topic = "backlog"
     backlog = await load_backlog(mesh, topic, sizes.backlog_messages, rng)
     mesh.ask("PUT", paths.group_path(GROUP), {"invisible": "10m"})
@@ -118,7 +127,7 @@ async def bench_backlog(mesh: OwnMesh, sizes: Sizes, rng: random.Random) -> Asyn
 async def _both(
     mesh: OwnMesh, topic: str, producers: Producers, per_s: float, sizes: Sizes, process: Executor
 ) -> tuple[Paced, Consumed]:
-    """One turn of both; the consumers begin with the producers' warm-up and end with them."""
+    """Run one turn of both; the consumers begin with the producers' warm-up and end with them."""
     loop = asyncio.get_running_loop()
     consuming = loop.run_in_executor(process, consume, mesh, topic, GROUP, sizes.turn_s, sizes.turn_warm_up_s)
     return await producers.paced(per_s), await consuming

@@ -1,4 +1,7 @@
-"""Load of transactions: begun one request each over many connections, committed, listed, pulled; used by `loadtest.bench.transactions`."""
+"""Load of transactions for `loadtest.bench.transactions`.
+
+Transactions are begun in one request each over many connections, committed, listed, pulled.
+"""
 
 import asyncio
 import itertools
@@ -21,19 +24,19 @@ _PATIENCE_S, _PAUSE_S = 60.0, 0.1
 
 
 class _Begun(msgspec.Struct):
-    """What counts in the answer to a begin."""
+    """The used fields of the answer to a begin."""
 
     transaction_id: str
 
 
 class _Checks(msgspec.Struct):
-    """What counts in the answer to a poll for checks."""
+    """The used fields of the answer to a poll for checks."""
 
     checks: list[_Begun]
 
 
 class _Page(msgspec.Struct):
-    """What counts in a page of transactions."""
+    """The used fields of a page of transactions."""
 
     transactions: list[_Begun]
     next_cursor: str
@@ -45,14 +48,14 @@ _page = msgspec.json.Decoder(_Page).decode
 
 
 def declare(mesh: OwnMesh, groups: Sequence[str], **settings: object) -> None:
-    """The topic, and producer groups that are asked as *settings* say."""
+    """Declare the topic, and producer groups with the check *settings*."""
     mesh.ask("PUT", paths.topic_path(TOPIC), {"queues": QUEUES, "type": "TRANSACTION"})
     for group in groups:
         mesh.ask("PUT", paths.producer_group_path(group), settings)
 
 
 def begins(groups: Sequence[str], rng: random.Random, size_bytes: int, **headers: str) -> Iterator[Prepared]:
-    """Begins without end, the groups in turn."""
+    """Yield begins without end, the groups in turn."""
     bodies = [rng.randbytes(size_bytes) for _ in range(64)]
     path = f"{paths.topic_path(TOPIC)}/transactions"
     each = [
@@ -63,9 +66,10 @@ def begins(groups: Sequence[str], rng: random.Random, size_bytes: int, **headers
 
 
 async def patient(connection: HttpConnection, request: Prepared) -> tuple[int, bytes]:
-    """The answer, the first one that is no 503 or 504, or the last one within a minute: another leader is elected on a machine that is too busy.
+    """Return the first answer that is no 503 or 504, or the last one within a minute.
 
-    An end may be repeated, and what has a key; a begin without one, and an ordinary send, are not after 504.
+    A busy machine may elect another leader. An end, or a request with a key, is repeated after
+    both; a begin without a key and an ordinary send are not repeated after 504.
     """
     is_repeatable = b"Idempotency-Key" in request.headers or request.path.endswith("/commit")
     give_up_s = time.monotonic() + _PATIENCE_S
@@ -77,14 +81,17 @@ async def patient(connection: HttpConnection, request: Prepared) -> tuple[int, b
 
 
 def keyed(requests: Iterator[Prepared], name: str) -> Iterator[Prepared]:
-    """*requests*, each with an idempotency key of its own, NAME-1 and so on: one whose outcome is unknown can be asked again."""
+    """Yield *requests*, each with an idempotency key of its own: NAME-1 and so on.
+
+    A request with unknown outcome can so be repeated.
+    """
     for number, request in enumerate(requests):
         key = f"{paths.HEADER_IDEMPOTENCY_KEY}: {name}-{number}\r\n".encode()
         yield request._replace(headers=request.headers + key)
 
 
 async def begin(connection: HttpConnection, request: Prepared) -> str:
-    """The id of a transaction that is begun now, or was by the same key; BenchFailed."""
+    """Begin a transaction, or find the one begun by the same key; return its id. BenchFailed."""
     status, body = await patient(connection, request)
     if status not in {200, 201}:
         raise BenchFailed(f"a begin got {status}: {body[:300]!r}")
@@ -92,14 +99,14 @@ async def begin(connection: HttpConnection, request: Prepared) -> str:
 
 
 async def commit(connection: HttpConnection, transaction_id: str) -> None:
-    """BenchFailed unless it is committed now."""
+    """Commit the transaction. BenchFailed unless that succeeds."""
     status, body = await patient(connection, prepare("POST", paths.transaction_path(transaction_id, "commit"), b""))
     if status != 200:
         raise BenchFailed(f"a commit got {status}: {body[:300]!r}")
 
 
 async def begin_many(mesh: OwnMesh, requests: Iterator[Prepared], count: int) -> tuple[list[str], float]:
-    """*count* open transactions: their ids, and how long that took (s)."""
+    """Begin *count* transactions; return their ids and the time that it took (s)."""
     ids: list[str] = []
     chosen = itertools.islice(requests, count)
 
@@ -114,7 +121,7 @@ async def begin_many(mesh: OwnMesh, requests: Iterator[Prepared], count: int) ->
 
 
 async def commit_many(mesh: OwnMesh, ids: Sequence[str]) -> float:
-    """Commit them all; seconds."""
+    """Commit all; return seconds."""
     waiting = iter(ids)
 
     async def step(connection: HttpConnection) -> int | None:
@@ -128,7 +135,7 @@ async def commit_many(mesh: OwnMesh, ids: Sequence[str]) -> float:
 
 
 def begin_and_commit(requests: Iterator[Prepared]) -> Step:
-    """A step that begins one and commits it: one transaction."""
+    """Return a step that begins one transaction and commits it."""
 
     async def step(connection: HttpConnection) -> int | None:
         await commit(connection, await begin(connection, next(requests)))
@@ -138,7 +145,10 @@ def begin_and_commit(requests: Iterator[Prepared]) -> Step:
 
 
 def pull_checks(groups: Iterator[str], pulled: set[str], wanted: int) -> Step:
-    """A step that polls for checks of the next of *groups*, until *wanted* transactions were asked about, each told in *pulled*."""
+    """Return a step that polls for checks of the next of *groups*.
+
+    It ends when *wanted* different transactions were checked; *pulled* collects them.
+    """
 
     async def step(connection: HttpConnection) -> int | None:
         if len(pulled) >= wanted:
@@ -157,7 +167,7 @@ def pull_checks(groups: Iterator[str], pulled: set[str], wanted: int) -> Step:
 
 
 async def list_pages(mesh: OwnMesh, limit: int, pages_max: int) -> tuple[list[str], list[float]]:
-    """Ids of what has not ended, at most so many pages of it, and how long each page took (s)."""
+    """Return ids of open transactions, at most *pages_max* pages, and the time of each page (s)."""
     connection = await HttpConnection.open("127.0.0.1", mesh.port)
     listed: list[str] = []
     took_s: list[float] = []

@@ -1,5 +1,7 @@
-"""A second process beside the load, so that what it measures is the mesh and never the load's own work: a small request over and over, and
-consumers that read a backlog."""
+"""A second process beside the load, which measures the mesh without the load's own work.
+
+It repeats a small request, or it runs consumers that read a backlog.
+"""
 
 import asyncio
 import time
@@ -16,13 +18,13 @@ from loadtest.bench.http_load import HttpConnection
 from loadtest.bench.own_mesh import HOST, OwnMesh
 from loadtest.bench.receiving import CONNECTIONS, Receivers
 
-# Between two small requests: so few that they are no load.
+# The pause between two small requests: so few requests are no load.
 PROBE_PAUSE_S = 0.002
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Latencies:
-    """Of the small requests, in ms."""
+    """Latencies of the small requests, in ms."""
 
     count: int
     p50_ms: float
@@ -32,7 +34,10 @@ class Latencies:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Consumed:
-    """What one turn of the consumers did; all of it is acked, and came once within the turn."""
+    """The result of one turn of the consumers.
+
+    All messages are acked, and came once within the turn.
+    """
 
     acked: int
     per_s: float
@@ -40,14 +45,14 @@ class Consumed:
 
 @contextmanager
 def second_process() -> Iterator[Executor]:
-    """One process that has imported what it needs, and waits."""
+    """Yield a process that has finished its imports and waits."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         pool.submit(time.perf_counter).result()
         yield pool
 
 
 def probe(port: int, path: str, seconds: float) -> Latencies:
-    """GET *path* over one connection for that time. BenchFailed unless each answer is 200."""
+    """GET *path* over one connection for *seconds*. BenchFailed unless each answer is 200."""
     return uvloop.run(_probe(port, path, seconds))
 
 
@@ -73,7 +78,10 @@ async def _probe(port: int, path: str, seconds: float) -> Latencies:
 
 
 def consume(mesh: OwnMesh, topic: str, group: str, seconds: float, warm_up_s: float) -> Consumed:
-    """Receive and ack over several connections at full speed for *warm_up_s* and *seconds*, or until there is no more."""
+    """Receive and ack over several connections at full speed for *warm_up_s* and *seconds*.
+
+    Ends earlier if there is no more.
+    """
     return uvloop.run(_consume(mesh, topic, group, seconds, warm_up_s))
 
 

@@ -1,4 +1,4 @@
-"""The figure of one blocked message group: what 100,000 messages that wait behind one cost the others of their queue."""
+"""The cost of one blocked message group: 100,000 waiting messages beside others of their queue."""
 
 import random
 from collections.abc import AsyncIterator
@@ -12,12 +12,12 @@ from loadtest.bench.receiving import GROUP, Receivers, check_committed
 from loadtest.bench.sending import check_stored
 from loadtest.bench.turns import compared, in_turns
 
-# What is received of the blocked message group at the end, to see that it goes on where it stopped.
+# Messages received of the blocked message group at the end: they must continue where it stopped.
 RELEASED_MESSAGES = 32
 
 
 class Lane:
-    """A topic with one queue, what is sent to it and who receives it, turn after turn. Owner: the bench."""
+    """A topic with one queue, its sends and its receives, turn after turn. Owner: the bench."""
 
     def __init__(self, mesh: OwnMesh, topic: str, sizes: Sizes) -> None:
         self.mesh, self.topic = mesh, topic
@@ -31,24 +31,30 @@ class Lane:
         declare_ordered(mesh, topic, 1)
 
     async def fill(self, rng: random.Random) -> int:
-        """Messages for all turns; how many were acknowledged."""
+        """Send the messages of all turns; return the number of acknowledged ones."""
         return await send_ordered(self.mesh, self.topic, self._message_groups, self._numbers, rng)
 
     async def turn(self) -> float:
-        """Receive and ack the next part; messages a second."""
+        """Receive and ack the next part; return messages a second."""
         self._wanted += self._turn_numbers * len(self._message_groups)
         drained = await self._receivers.drain(self.mesh.port, self._wanted)
         self._receivers.ack_the_rest(self.mesh)
         return drained.per_s
 
     def check(self, committed: int) -> None:
-        """BenchFailed unless every message of the others came, in order, and the group stands at *committed*."""
+        """Raise BenchFailed unless the order and the totals are right.
+
+        Every message of the others came, in order, and the group's committed offset is *committed*.
+        """
         self.order.check(self._message_groups, len(self._numbers))
         check_committed(self.mesh, self.topic, GROUP, committed)
 
 
 class Stuck:
-    """One message group, before all others in its queue, whose first message is received and not acked. Owner: the bench."""
+    """A message group before all others in its queue.
+
+    Its first message is received and not acked. Owner: the bench.
+    """
 
     def __init__(self, lane: Lane, sizes: Sizes) -> None:
         self._lane, self._messages = lane, sizes.blocked_messages
@@ -56,7 +62,7 @@ class Stuck:
         self._holder = Receivers(lane.topic, look=lane.order.look, batch_messages=1)
 
     async def block(self, rng: random.Random) -> int:
-        """Send all of it and receive the first; how many were acknowledged."""
+        """Send the whole group and receive its first message; return the number acknowledged."""
         mesh = self._lane.mesh
         numbers = range(self._messages)
         sent = await send_ordered(mesh, self._lane.topic, self._message_group, numbers, rng, STUCK_BATCH_MESSAGES)
@@ -67,7 +73,7 @@ class Stuck:
         return sent
 
     async def release(self) -> int:
-        """Ack the first and receive some that waited behind it, the next ones in order; how many were acked."""
+        """Ack the first and receive some waiting messages, in order; return the number of acks."""
         mesh = self._lane.mesh
         self._holder.ack_the_rest(mesh)
         self._lane.order.blocked = -1
@@ -78,8 +84,11 @@ class Stuck:
 
 
 async def bench_blocked(mesh: OwnMesh, sizes: Sizes, rng: random.Random) -> AsyncIterator[Figure]:
-    """blocked_group: the others beside as many in a queue where nothing is blocked, in turns. The turn that does not count looks at
-    all that waits, which is done once."""
+    """Yield blocked_group: other messages beside as many in a queue without a blocked group.
+
+    The two take turns. In the turn that does not count, the leader scans all waiting messages,
+    which happens once.
+    """
     free, blocked = Lane(mesh, "free", sizes), Lane(mesh, "blocked", sizes)
     sent = await free.fill(rng)
     check_stored(mesh, free.topic, sent)

@@ -1,4 +1,7 @@
-"""What this machine gives at best, measured in the same run: a bare HTTP echo under the same load, and synced file writes."""
+"""Ceilings of this machine, measured in the same run.
+
+A bare HTTP echo under the same load, and synced file writes.
+"""
 
 import asyncio
 import itertools
@@ -18,7 +21,10 @@ _COPIES = 3
 
 
 async def echo_ceiling(requests: list[Prepared], connections: int) -> float:
-    """Requests per second that a bare asyncio server, in a process of its own, answers with their own bodies."""
+    """Return the requests per second of a bare asyncio server.
+
+    It is a process of its own and answers each request with the request's body.
+    """
     turns = itertools.cycle(requests)
 
     async def step(connection: HttpConnection) -> int:
@@ -42,7 +48,10 @@ async def echo_ceiling(requests: list[Prepared], connections: int) -> float:
 
 
 def synced_mb_per_s(folder: Path) -> float:
-    """MB/s that each of three files takes at once, as three brokers on one disk write: 512 KiB, fdatasync, again."""
+    """Return the MB/s of each of three files at once, as three brokers on one disk write.
+
+    Each file gets 512 KiB, fdatasync, and again.
+    """
     data = os.urandom(_WRITE_SIZE_BYTES)
 
     def write(number: int) -> float:

@@ -1,7 +1,9 @@
-"""N connections that each send the next request when the last was answered, for a time; rate, latencies and CPU of a window.
+"""Closed loops: N connections that each send the next request after the last answer.
 
-A warm-up goes before the window: connections, routes and lanes come up in it. What is counted in total includes it, so that
-the totals can be compared with what the mesh stored. Work that has an end, such as a backlog, runs to it instead (`run_to_end`).
+The result has rate, latencies and CPU of a window. A warm-up goes before the window, in which
+connections, routes and lanes are made. Totals include the warm-up, so that they can be compared
+with the stored messages. Work with an end, such as a backlog, runs to its end instead
+(`run_to_end`).
 """
 
 import asyncio
@@ -15,15 +17,15 @@ from loadtest.bench.http_load import HttpConnection
 from loadtest.bench.process_cpu import Pids, cpu_seconds, cpu_us_each
 
 WARM_UP_S = 1.0
-# How long a window may become until it has answers to speak of.
+# Maximum length of a window that has to wait for enough answers.
 FIRST_ANSWERS_MAX_S = 10.0
 
-# One request and its checks on this connection: how many messages it moved, None when there is no more to do.
+# One request and its checks on this connection; returns the messages moved, None at the end.
 Step = Callable[[HttpConnection], Awaitable[int | None]]
 
 
 class Prepared(NamedTuple):
-    """A request made before the clock runs; `await connection.request(*prepared)`."""
+    """A request made before the measurement; `await connection.request(*prepared)`."""
 
     method: str
     path: str
@@ -32,18 +34,21 @@ class Prepared(NamedTuple):
 
 
 def prepare(method: str, path: str, body: bytes, headers: Mapping[str, str] | None = None) -> Prepared:
-    """The request with its header lines encoded."""
+    """Return the request with its header lines encoded."""
     lines = "".join(f"{name}: {value}\r\n" for name, value in (headers or {}).items())
     return Prepared(method, path, lines.encode(), body)
 
 
 class BenchFailed(Exception):
-    """An answer or a total was not what it must be: there is no figure then."""
+    """An answer or a total was wrong, so there is no figure."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """What a loop did: messages in all, and within the window its rate, latencies in ms, and CPU us per message and process."""
+    """The result of a loop: messages in all; and of the window rate, latencies in ms, and CPU.
+
+    CPU is in us per message and process.
+    """
 
     total: int
     per_s: float
@@ -52,13 +57,13 @@ class Run:
     cpu_us: dict[str, float]
 
     def latencies(self) -> dict[str, Any]:
-        """For a figure's line."""
+        """Return the latencies for a figure's line."""
         return {"p50_ms": round(self.p50_ms, 3), "p99_ms": round(self.p99_ms, 3)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
-    """What work with an end did: messages in all, and how long it took."""
+    """The result of work with an end: messages in all, and its duration."""
 
     total: int
     seconds: float
@@ -71,7 +76,7 @@ class Finished:
 
 @dataclass(slots=True)
 class _Tally:
-    """Owned by one loop; its workers add to it."""
+    """Owner: one loop, whose workers add to it."""
 
     moved: int = 0
     latencies_s: list[float] | None = None
@@ -81,7 +86,10 @@ class _Tally:
 async def run_closed_loop(
     port: int, connections: int, step: Step, *, seconds: float, pids: Pids, warm_up_s: float = WARM_UP_S
 ) -> Run:
-    """Run *step* over and over on each connection to *port*. Ends early when the steps have no more to do."""
+    """Run *step* repeatedly on each connection to *port*.
+
+    Ends early when the steps have no more to do.
+    """
     tally = _Tally()
     opened = [await HttpConnection.open("127.0.0.1", port) for _ in range(connections)]
     workers = [asyncio.create_task(_work(connection, step, tally)) for connection in opened]
@@ -91,7 +99,8 @@ async def run_closed_loop(
         tally.latencies_s = latencies_s
         moved, cpu, began_s = tally.moved, cpu_seconds(pids), time.perf_counter()
         await _until(workers, seconds)
-        # A window that is too short for a busy machine is made longer, which the figures allow for.
+        # A window that is too short on a busy machine is extended, and the figures use its real
+        # length.
         while len(latencies_s) < 2 and time.perf_counter() - began_s < FIRST_ANSWERS_MAX_S and not _are_done(workers):
             await _until(workers, seconds)
         took_s, cpu_after, moved = time.perf_counter() - began_s, cpu_seconds(pids), tally.moved - moved
@@ -115,7 +124,7 @@ async def run_closed_loop(
 
 
 async def run_to_end(port: int, connections: int, step: Step) -> Finished:
-    """Run *step* on each connection to *port* until it has no more to do on any of them."""
+    """Run *step* on each connection to *port* until no connection has more to do."""
     tally = _Tally()
     opened = [await HttpConnection.open("127.0.0.1", port) for _ in range(connections)]
     began_s = time.perf_counter()
@@ -131,7 +140,7 @@ async def run_to_end(port: int, connections: int, step: Step) -> Finished:
 
 
 async def _until(workers: list[asyncio.Task[None]], seconds: float) -> None:
-    """Let them work for that time, or until all have nothing to do; the first failure is raised."""
+    """Let the workers run for *seconds*, or until all are done; raise the first failure."""
     done, _ = await asyncio.wait(workers, timeout=seconds, return_when=asyncio.FIRST_EXCEPTION)
     for worker in done:
         worker.result()

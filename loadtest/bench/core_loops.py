@@ -1,4 +1,7 @@
-"""How long the leader's core loop did not come back to its sockets while something was measured, as its own gauge says."""
+"""Stalls of the leader's core loop during a measurement, from the gauge of the broker.
+
+A stall is the time between two visits of the loop to its sockets.
+"""
 
 import time
 from typing import Any
@@ -6,20 +9,28 @@ from typing import Any
 from loadtest.bench.closed_loop import BenchFailed
 from loadtest.bench.own_mesh import OwnMesh
 
-# The gauge tells the longest step of so many seconds; the shorter span that holds the window is taken.
+# The gauge has the longest step of so many seconds; the shorter span that covers the window is
+# used.
 _SPANS_S = (10, 60)
 STALL_MS = 20
 
 
 class CoreLoop:
-    """A window over the gauge of whoever leads at its end. Begins when it is made; at most 60 s of it are told."""
+    """A window over the gauge of the broker that leads at its end.
+
+    It begins when the object is made, and covers at most 60 s.
+    """
 
     def __init__(self, mesh: OwnMesh) -> None:
         self._mesh, self._began_s = mesh, time.monotonic()
         self._before = {said["node"]: _stalls(said) for said in mesh.broker_statuses()}
 
     def since(self) -> dict[str, Any]:
-        """For a figure's line: the longest step and the most CPU that one of 5 ms and more used, in ms, and how many took above STALL_MS."""
+        """Return fields for a figure's line, times in ms.
+
+        The longest step, and the most CPU of a step of 5 ms or more. Also the number of steps above
+        STALL_MS.
+        """
         statuses = self._mesh.broker_statuses()
         leader = next((said for said in statuses if said["serving"]), None)
         if leader is None:
@@ -31,7 +42,7 @@ class CoreLoop:
         return {
             "longest_step_ms": said[f"longest_{span_s}s_ms"],
             "longest_step_cpu_ms": said[f"longest_cpu_{span_s}s_ms"],
-            # Fewer than before: it was started anew.
+            # Fewer than before: the broker was restarted.
             "stalls": now - before if now >= before else now,
         }
 

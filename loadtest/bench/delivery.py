@@ -1,8 +1,11 @@
-"""`python -m loadtest.bench.delivery`: what delivery costs in a mesh of three brokers, each group of figures in a fresh one; no assertion on any time.
+"""`python -m loadtest.bench.delivery`: the cost of delivery in a mesh of three brokers.
 
-About 8 minutes and up to 16 GB of disk below `.tern/bench/`, which it removes. `--scale 0.1` measures a tenth of everything, `--quick` shows
-only that it works. Exit code 1 when a message is lost, or comes twice or in the wrong order (the other groups of figures are measured all the
-same); MISSED when everything is right and a bar is missed, which is judged at full size only.
+Each group of figures runs in a fresh mesh; no assertion on any time. About 8 minutes and up to 16
+GB of disk below `.tern/bench/`, which it removes. `--scale 0.1` measures a tenth of everything,
+`--quick` shows only that it works.
+
+Exit code 1 when a message is lost, duplicated or out of order (the other groups of figures run all
+the same); MISSED when everything is right and a bar is missed, which is judged at full size only.
 """
 
 import argparse
@@ -34,24 +37,24 @@ from loadtest.bench.receiving import bench_receive_ack
 from loadtest.bench.timers import fire_in_mesh
 
 _FOLDER = Path(".tern/bench")
-# Exit code: everything was right, and a bar was missed. argparse takes 2.
+# Exit code: everything was right, and a bar was missed. argparse uses 2.
 MISSED = 3
 Bench = Callable[[OwnMesh, Sizes, random.Random], AsyncIterator[Figure]]
 
 
 async def bench_receive(mesh: OwnMesh, sizes: Sizes, rng: random.Random) -> AsyncIterator[Figure]:
-    """receive_ack, of a backlog that is there already."""
+    """Yield receive_ack of an existing backlog."""
     await load_backlog(mesh, "received", sizes.receive_messages, rng)
     yield await bench_receive_ack(mesh, "received", seconds=sizes.seconds, warm_up_s=sizes.warm_up_s)
 
 
 async def bench_delay(mesh: OwnMesh, sizes: Sizes, _rng: random.Random) -> AsyncIterator[Figure]:
-    """delay_fire_mesh."""
+    """Yield delay_fire_mesh."""
     yield fire_in_mesh(mesh, sizes.delayed_messages, sizes.delayed_ahead_ms)
 
 
 async def bench_parking(mesh: OwnMesh, sizes: Sizes, _rng: random.Random) -> AsyncIterator[Figure]:
-    """parked_cost, parked_delivery."""
+    """Yield parked_cost, parked_delivery."""
     async for figure in bench_parked(mesh, polls=sizes.parked_polls, messages=sizes.parked_messages):
         yield figure
 
@@ -70,7 +73,10 @@ BENCHES: Mapping[str, Bench] = {
 
 
 async def measure(bench: Bench, mesh: OwnMesh, sizes: Sizes, seed: int, outputs: Iterable[TextIO]) -> list[Figure]:
-    """The figures of *bench*, each as a JSON line with its bars as soon as it is known, and with the leader's longest step until then."""
+    """Return the figures of *bench*; write each at once as a JSON line with its bars.
+
+    Each has the leader's longest step until then.
+    """
     figures = []
     core_loop = CoreLoop(mesh)
     async for found in bench(mesh, sizes, random.Random(seed)):
@@ -84,7 +90,10 @@ async def measure(bench: Bench, mesh: OwnMesh, sizes: Sizes, seed: int, outputs:
 
 
 def run(folder: Path, sizes: Sizes, names: list[str], seed: int, output: Path) -> tuple[list[Figure], dict[str, str]]:
-    """Measure what *names* says, each in a mesh of its own below *folder*; the figures, and what was wrong by the name of its bench."""
+    """Run the benches *names*, each in a mesh of its own below *folder*.
+
+    Returns the figures, and the failures by name of the bench.
+    """
     figures, failed = list[Figure](), dict[str, str]()
     with output.open("w") as file:
         for name in names:
@@ -97,7 +106,10 @@ def run(folder: Path, sizes: Sizes, names: list[str], seed: int, output: Path) -
 
 
 def main() -> int:
-    """Exit code 1 when an answer, an order or a total was wrong, MISSED when a bar of a run at full size was missed."""
+    """Return exit code 1 for a wrong answer, order or total; MISSED for a missed bar.
+
+    Bars count at full size only.
+    """
     parser = argparse.ArgumentParser(prog="python -m loadtest.bench.delivery", description=__doc__)
     parser.add_argument("bench", nargs="*", choices=[[], *BENCHES], help="some of %(choices)s (all)")
     parser.add_argument("-o", "--output", type=Path, default=_FOLDER / "delivery.json", help="JSON lines (%(default)s)")
@@ -130,7 +142,7 @@ def main() -> int:
 
 
 def _share(text: str) -> float:
-    """ValueError, which argparse explains, unless 0 < *text* <= 1."""
+    """Return the number; ValueError, which argparse explains, unless 0 < *text* <= 1."""
     share = float(text)
     if not 0 < share <= 1:
         raise ValueError(text)

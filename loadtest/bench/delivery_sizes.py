@@ -1,28 +1,31 @@
-"""How large each bench of delivery is: a full run, a part of it, and a quick one that shows that everything works."""
+"""Sizes of each bench of delivery: a full run, a part of it, and a quick test that it works."""
 
 from dataclasses import dataclass, replace
 
 from loadtest.bench.timers import BATCH_MESSAGES as DELAYED_BATCH_MESSAGES
 
-# The blocked message group is sent in such batches.
+# Messages of one batch to the blocked message group.
 STUCK_BATCH_MESSAGES = 200
-# Batches on a fast machine, messages a second.
+# The rate of batches on a fast machine, messages a second.
 _SEND_RATE = 100_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
-    """Counts of messages unless a name says otherwise; a turn is what one of two loads does before it is the other's."""
+    """Counts of messages unless a name says otherwise.
+
+    Two compared loads alternate in turns.
+    """
 
     scale: float = 1.0
-    # A closed loop's window, and what goes before it.
+    # The window of a closed loop, and the warm-up before it.
     seconds: float = 8.0
     warm_up_s: float = 1.0
-    # One turn of two loads that are compared, and how many turns each has.
+    # One turn of two compared loads, and the number of turns of each.
     turn_s: float = 2.0
     turn_warm_up_s: float = 0.5
     rounds: int = 5
-    # More than is received in a window at 50,000/s.
+    # More than a window receives at 50,000/s.
     receive_messages: int = 500_000
     fifo_messages: int = 100_000
     message_groups: int = 1_000
@@ -32,21 +35,25 @@ class Sizes:
     sql_messages: int = 200_000
     topics: int = 10_000
     backlog_messages: int = 1_000_000
-    # What waits behind the blocked message, a multiple of STUCK_BATCH_MESSAGES, and what each turn receives of the others.
+    # Messages behind the blocked message, a multiple of STUCK_BATCH_MESSAGES, and messages of the
+    # others that each turn receives.
     blocked_messages: int = 100_000
     others_messages: int = 20_000
-    # Receives that wait, and what then comes to one of them after the other.
+    # Parked receives, and messages that are then sent one after the other.
     parked_polls: int = 5_000
     parked_messages: int = 300
 
     @property
     def disk_size_bytes(self) -> int:
-        """What the largest figure's mesh needs, with room to spare: three copies, and two segments of 1 GiB ahead at each node."""
+        """The disk space for the largest figure's mesh, with room to spare.
+
+        Three copies, and two segments of 1 GiB ahead at each node.
+        """
         sent = round(2 * (self.rounds + 1) * (self.turn_s + self.turn_warm_up_s) * _SEND_RATE)
         return 3 * (max(sent, self.backlog_messages, self.receive_messages) * 1_400 + (2 << 30))
 
     def scaled(self, scale: float) -> "Sizes":
-        """A part of this, 0 < *scale* <= 1, but of everything enough that each figure comes out."""
+        """Return a part of these sizes, 0 < *scale* <= 1, each large enough for its figure."""
 
         def part(count: int, least: int, multiple: int = 1) -> int:
             return max(least, round(count * scale / multiple) * multiple)

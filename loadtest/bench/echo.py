@@ -1,9 +1,9 @@
-"""How fast the benchmark's own client is: a bare HTTP echo server, and the client's ceiling against it.
+"""The ceiling of the benchmark's own client: its speed against a bare HTTP echo server.
 
-    python -m loadtest.bench.echo           prints requests per second at 1, 16 and 64 connections
-    python -m loadtest.bench.echo serve     only the server, until standard input ends; prints its port
+    python -m loadtest.bench.echo        prints requests per second at 1, 16 and 64 connections
+    python -m loadtest.bench.echo serve  only the server, until standard input ends; prints its port
 
-A number measured through `http_load` means something only while it is well below this ceiling.
+A figure measured through `http_load` is valid only well below this ceiling.
 """
 
 import argparse
@@ -23,18 +23,18 @@ CONNECTIONS = (1, 16, 64)
 
 
 class EchoServer(asyncio.Protocol):
-    """One connection of the echo server: 200 and the request's own body, whatever was asked."""
+    """One connection of the echo server: answers every request with 200 and its own body."""
 
     def __init__(self) -> None:
         self._reader = MessageReader()
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The connection stands."""
+        """Keep the transport."""
         self._transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
-        """Answer each request that is complete; close on what is no request."""
+        """Answer each complete request; close the connection on malformed ones."""
         assert self._transport is not None
         try:
             requests = self._reader.feed(data)
@@ -46,13 +46,13 @@ class EchoServer(asyncio.Protocol):
 
 
 async def start_echo(port: int = 0) -> tuple[asyncio.Server, int]:
-    """An echo server on loopback, and its port. Raises OSError."""
+    """Return an echo server on loopback, and its port. Raises OSError."""
     server = await asyncio.get_running_loop().create_server(EchoServer, "127.0.0.1", port)
     return server, int(server.sockets[0].getsockname()[1])
 
 
 async def requests_per_s(port: int, connections: int, requests: int, body: bytes) -> float:
-    """Rate of *requests* echoes in all over *connections* connections."""
+    """Return the rate of *requests* echoes in all over *connections* connections."""
     opened = [await HttpConnection.open("127.0.0.1", port) for _ in range(connections)]
 
     async def run(connection: HttpConnection) -> None:
@@ -70,7 +70,7 @@ async def requests_per_s(port: int, connections: int, requests: int, body: bytes
 
 
 async def serve(port: int) -> None:
-    """Serve until the process is ended or standard input ends, so that no orphan stays behind."""
+    """Serve until the process ends or standard input ends, so that no orphan remains."""
     server, port = await start_echo(port)
     print(port, flush=True)
     async with server:
@@ -94,7 +94,7 @@ async def ceiling() -> None:
 
 
 def main() -> None:
-    """The command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m loadtest.bench.echo", description="The ceiling of the benchmark's HTTP client."
     )

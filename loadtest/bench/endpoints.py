@@ -1,7 +1,9 @@
-"""`python -m loadtest.bench.endpoints NAME=URL NAME=URL ...`: the same batches sent to several running meshes in turns, as ratios to the first.
+"""`python -m loadtest.bench.endpoints NAME=URL NAME=URL ...`: compare running meshes.
 
-Says what TLS costs, or containers: run a mesh of each kind beside each other and name their proxies. An https URL takes `,ca=FILE,key=FILE`: whom to
-trust, and a bearer key that may create topics and send. Each turn has the machine to itself, but for what idle meshes cost; a ratio is that of medians.
+The same batches go to each in turns; the results are ratios to the first. To measure the cost of
+TLS or of containers, run a mesh of each kind beside each other and name their proxies. An https URL
+takes `,ca=FILE,key=FILE`: the authority, and a bearer key that may create topics and send. Each
+turn has the machine to itself, but for the cost of idle meshes; a ratio is that of medians.
 """
 
 import argparse
@@ -31,7 +33,7 @@ BODY_SIZE_BYTES = 1_024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """One mesh's proxy."""
+    """The proxy of one mesh."""
 
     name: str
     host: str
@@ -41,7 +43,7 @@ class Target:
 
     @classmethod
     def parse(cls, text: str) -> "Target":
-        """As the command line has it; ValueError."""
+        """Parse an argument of the command line; ValueError."""
         name, equals, rest = text.partition("=")
         url, *options = rest.split(",")
         given = dict(option.partition("=")[::2] for option in options)
@@ -55,12 +57,12 @@ class Target:
         return cls(name=name, host=parts.hostname, port=port, context=context, headers=headers)
 
     async def open(self) -> HttpConnection:
-        """A connection."""
+        """Return a new connection."""
         return await HttpConnection.open(self.host, self.port, self.context)
 
 
 class Sender:
-    """Batches of *messages* messages to one target, whose topic is there."""
+    """Sends batches of *messages* messages to one target, whose topic exists."""
 
     def __init__(self, target: Target, messages: int, seed: int) -> None:
         self.target, self._messages = target, messages
@@ -73,7 +75,7 @@ class Sender:
         self.rates: list[float] = []
 
     async def prepare(self) -> None:
-        """The topic, and a first batch: the proxy knows the topic then."""
+        """Create the topic and send a first batch, so that the proxy has the topic's route."""
         connection = await self.target.open()
         headers = self.target.headers + b"content-type: application/json\r\n"
         status, answer = await connection.request("PUT", paths.topic_path(self._topic), headers, b'{"queues": 8}')
@@ -84,7 +86,7 @@ class Sender:
         self.rates.clear()
 
     async def turn(self, seconds: float) -> None:
-        """Send for so long; one more rate, in messages a second."""
+        """Send for *seconds*; append one rate, in messages a second."""
         connections = [await self.target.open() for _ in range(_CONNECTIONS)]
         began_s = time.monotonic()
         sent = await asyncio.gather(*(self._send(each, began_s + seconds) for each in connections))
@@ -106,12 +108,12 @@ class Sender:
 
 
 async def compare(targets: list[Target], *, messages: int, rounds: int, seconds: float) -> dict[str, object]:
-    """Median rates in messages a second, and their ratios to the first target's."""
+    """Return median rates in messages a second, and their ratios to that of the first target."""
     senders = [Sender(target, messages, seed=1) for target in targets]
     for sender in senders:
         await sender.prepare()
     for number in range(rounds):
-        # Nobody is always first.
+        # The order alternates, so that no target is always first.
         for sender in senders[:: -1 if number % 2 else 1]:
             await sender.turn(seconds)
     medians = {sender.target.name: statistics.median(sender.rates) for sender in senders}
@@ -125,7 +127,7 @@ async def compare(targets: list[Target], *, messages: int, rounds: int, seconds:
 
 
 def main() -> int:
-    """A JSON line for each size of batches. Exit code 1 when something was refused."""
+    """Print a JSON line for each size of batches. Exit code 1 when a request was refused."""
     parser = argparse.ArgumentParser(prog="python -m loadtest.bench.endpoints", description=__doc__)
     parser.add_argument("targets", nargs="+", metavar="NAME=URL", help="two or more; ratios are to the first")
     parser.add_argument(

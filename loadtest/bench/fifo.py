@@ -1,7 +1,8 @@
-"""`python -m loadtest.bench.fifo`: what order costs one core, and what one blocked message group costs the others; no assertion on any time.
+"""`python -m loadtest.bench.fifo`: the cost of order for one core, and of a blocked message group.
 
-One queue, records of 1 KiB in a store on disk; receivers of 32 messages take turns, each acks with its next receive. Every turn is
-an entry that is picked, appended, applied and read as a broker's leader does it, without network and without fdatasync.
+No assertion on any time. One queue, records of 1 KiB in a store on disk; receivers of 32 messages
+take turns, each acks with its next receive. Every turn is an entry that is picked, appended,
+applied and read as in a broker's leader, without network and without fdatasync.
 """
 
 import os
@@ -41,7 +42,10 @@ class Ordered:
     """A store with one queue, and its ordered group. Owner: one round."""
 
     def __init__(self, node: BenchNode, names: Sequence[str]) -> None:
-        """*names*: the message group of each message, in order of sending."""
+        """Create the topic and send.
+
+        *names*: the message group of each message, in order of sending.
+        """
         self._node = node
         created = [{"topic": "t", "queues": 1}, {"group": "g", "fifo": True}]
         kinds = (CommandKind.CREATE_TOPIC, CommandKind.CREATE_GROUP)
@@ -51,11 +55,11 @@ class Ordered:
         for first in range(0, len(names), 500):
             self._entry((CommandKind.SEND, self._send(first, names[first : first + 500])))
             node.allocate_ahead()
-        # Rows that ack what each receiver holds.
+        # Rows that ack the messages of each receiver.
         self._held = deque([b""] * RECEIVERS)
 
     def receive_all(self, messages: int) -> float:
-        """Receive and ack until so many were acked; messages a second."""
+        """Receive and ack until *messages* are acked; return messages a second."""
         acked, idle, began_s = 0, 0, time.perf_counter()
         while acked < messages:
             acks = self._held.popleft()
@@ -67,7 +71,7 @@ class Ordered:
         return acked / (time.perf_counter() - began_s)
 
     def block(self) -> float:
-        """Receive the first message, which is never acked, and look at all that waits behind it; seconds."""
+        """Receive the first message, without an ack, and scan all behind it; return seconds."""
         began_s = time.perf_counter()
         self._turn(b"", 1)
         delivery = self._node.state.leasing.delivery(self._group.group_id, self._topic, 0)
@@ -77,7 +81,7 @@ class Ordered:
         return time.perf_counter() - began_s
 
     def _turn(self, acks: bytes, messages_max: int) -> bytes:
-        """One entry of one receiver: its acks, and the next receive; rows that ack what it got."""
+        """Make one entry: a receiver's acks and next receive; return rows for the next acks."""
         picks = self._pick(messages_max)
         commands = [(CommandKind.SETTLE, acks)] if acks else []
         if picks:
@@ -129,7 +133,7 @@ def _names() -> list[str]:
 
 
 def bench_fifo(folder: Path) -> Iterator[Figure]:
-    """Rates without and with a blocked message group, and how long looking at what waits behind it takes."""
+    """Yield rates without and with a blocked message group, and the time of one scan."""
     free, blocked, looked = [], [], []
     for _ in range(ROUNDS):
         with scratch(folder / "free") as place, BenchNode(place, 1 << 30) as node:
@@ -150,7 +154,7 @@ def _named(figure: Figure) -> Figure:
 
 
 def main() -> int:
-    """Always exit code 0: a missed bar is shown, never an error."""
+    """Return exit code 0 always: a missed bar is shown, never an error."""
     console = Console(stderr=True, width=None if sys.stderr.isatty() else 170)
     console.print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}; one core is used, about a minute")
     figures = []

@@ -1,4 +1,4 @@
-"""One figure of a bench: its JSON line, and its row in the table with the bar that it is measured against."""
+"""One figure of a bench: its JSON line, and its row in the table beside its bar."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -8,7 +8,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-# What the first mesh has to reach on 2 quiet cores with the load inside; (figure, key): (bar, whether more is better).
+# The bars of the first mesh on 2 quiet cores with the load inside; (figure, key): (bar, whether
+# more is better).
 BARS: Mapping[tuple[str, str], tuple[float, bool]] = {
     ("send_batch", "value"): (30_000, True),
     ("send_single_1", "p50_ms"): (2.5, False),
@@ -53,7 +54,7 @@ BARS: Mapping[tuple[str, str], tuple[float, bool]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """A measured value, the ceiling measured in the same run (None where there is none), and what explains it."""
+    """A measured value, the ceiling of the same run (None if there is none), and explanations."""
 
     bench: str
     figure: str
@@ -64,7 +65,10 @@ class Figure:
     more: Mapping[str, Any] = field(default_factory=dict)
 
     def document(self) -> dict[str, Any]:
-        """As its JSON line says it; `ratio` is value to ceiling, `bars` what BARS says of it."""
+        """Return the content of the JSON line.
+
+        `ratio` is value to ceiling; `bars` says for each bar whether it is met.
+        """
         ratio = round(self.value / self.ceiling, 3) if self.ceiling else None
         row = {
             "bench": self.bench,
@@ -80,16 +84,20 @@ class Figure:
 
     @property
     def holds(self) -> bool:
-        """Whether every bar that it has is met."""
+        """Whether every bar of the figure is met."""
         return all(met for _, met in _judgements(self.document()))
 
     def line(self) -> str:
-        """The JSON line."""
+        """Return the JSON line."""
         return json.dumps(self.document())
 
 
 def show(figures: Sequence[Figure], console: Console, title: str = "bench") -> None:
-    """The table for people: value, bar, ceiling, latency, the core loop's longest step where it was looked at, and CPU by process."""
+    """Print the table for people.
+
+    Value, bar, ceiling, latency, the core loop's longest step if it was measured, and CPU by
+    process.
+    """
     has_steps = any("longest_step_ms" in figure.more for figure in figures)
     steps = ["step / its CPU ms"] if has_steps else []
     table = Table(
@@ -123,7 +131,7 @@ def _bars(row: Mapping[str, Any]) -> list[str]:
 
 
 def _judgements(row: Mapping[str, Any]) -> list[tuple[str, bool]]:
-    """Each bar of the figure as a text, and whether it is met."""
+    """Return each bar of the figure as a text, and whether it is met."""
     said = []
     for (figure, key), (bar, more_is_better) in BARS.items():
         if figure == row["figure"]:

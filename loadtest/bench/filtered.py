@@ -1,9 +1,12 @@
-"""The figures of filters in a mesh: how many messages a second are scanned when 1 in 100 passes, and how long the leader's core loop stands still.
+"""The cost of filters in a mesh: messages scanned a second, and stalls of the leader's core loop.
 
-`*_scanned`: readers of all queues pull with the filter, again and again. `*_received`: a new group each time receives and acks what passes, so
-that passing messages are delivered too. How long the core loop stood still the leader's own gauge says. What a client felt of it is told
-beside: a second process asks for the offsets of an empty topic, which that loop answers at once, before the scan and during it; on a machine
-whose cores are all taken its maximum is the scheduler's.
+1 message in 100 passes. `*_scanned`: readers of all queues pull with the filter, again and again.
+`*_received`: a new group each time receives and acks what passes, so that passing messages are
+delivered too.
+
+The leader's own gauge measures the stalls of its core loop. The effect on clients is measured
+beside it: a second process requests the offsets of an empty topic, which that loop answers at once,
+before the scan and during it. On a machine without a free core its maximum is the scheduler's.
 """
 
 import asyncio
@@ -40,17 +43,17 @@ _NEXT = re.compile(rf"\r\n{paths.HEADER_NEXT_OFFSET}: *(\d+)".encode(), re.IGNOR
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A backlog and the filter that passes one in PASSING of it."""
+    """A backlog and the filter that passes one in PASSING of its messages."""
 
     name: str
     messages: int
     wanted: dict[str, str]
-    # Of message n.
+    # The fields of message n.
     fields: Callable[[int], dict[str, object]] = field(repr=False)
 
 
 def cases(sizes: Sizes) -> list[Case]:
-    """By tag, and by SQL over two properties."""
+    """Return the cases: by tag, and by SQL over two properties."""
     sql = "region = 'eu' AND price BETWEEN 10 AND 11"
     return [
         Case("tags", sizes.tag_messages, {"tags": "t7"}, lambda n: {"tag": f"t{n % PASSING}"}),
@@ -62,9 +65,9 @@ def cases(sizes: Sizes) -> list[Case]:
 
 
 def backlog_batches(topic: str, case: Case) -> Iterator[Prepared]:
-    """All of its messages; a batch goes to one queue."""
+    """Yield all messages of the backlog; a batch goes to one queue."""
     headers = {"Content-Type": paths.MSGPACK, "Accept": paths.MSGPACK}
-    # PASSING divides a batch, so that all are the same.
+    # PASSING divides a batch, so all batches are the same.
     messages = [{"body": BODY, **case.fields(number)} for number in range(BATCH_MESSAGES)]
     request = prepare("POST", paths.batch_path(topic), encode_msgpack({"messages": messages}), headers)
     for _ in range(case.messages // BATCH_MESSAGES):
@@ -72,7 +75,10 @@ def backlog_batches(topic: str, case: Case) -> Iterator[Prepared]:
 
 
 async def bench_filtered(mesh: OwnMesh, sizes: Sizes, _rng: random.Random) -> AsyncIterator[Figure]:
-    """tags_scanned, tags_received, sql_scanned, sql_received; each with `longest_step_ms` of the leader and `probe_p99_ms`."""
+    """Yield tags_scanned, tags_received, sql_scanned, sql_received.
+
+    Each has `longest_step_ms` of the leader and `probe_p99_ms`.
+    """
     mesh.ask("PUT", paths.topic_path(_EMPTY), {"queues": 1})
     with second_process() as beside:
         for case in cases(sizes):
@@ -92,7 +98,7 @@ async def _measure(
     once: Callable[[OwnMesh, Case, int], Awaitable[Finished]],
     beside: Executor,
 ) -> Figure:
-    """Scan the whole backlog over and over for a window, while the second process asks."""
+    """Scan the whole backlog repeatedly for a window, beside the second process."""
     loop = asyncio.get_running_loop()
 
     def ask() -> asyncio.Future[Latencies]:
@@ -124,7 +130,10 @@ async def _measure(
 
 
 async def _pull_all(mesh: OwnMesh, case: Case, _number: int) -> Finished:
-    """Pull every queue from its first to its last message, all queues at a time; how many passed. BenchFailed when a pull gets no further."""
+    """Pull every queue from its first to its last message, all queues at a time.
+
+    Returns the number of passing messages. BenchFailed when a pull makes no progress.
+    """
     offsets = mesh.ask("GET", paths.offsets_path(case.name))["queues"]
     ends = {queue["queue"]: queue["max_offset"] for queue in offsets}
     waiting = list(ends)
@@ -150,10 +159,10 @@ async def _pull_all(mesh: OwnMesh, case: Case, _number: int) -> Finished:
 
 
 async def _receive_all(mesh: OwnMesh, case: Case, number: int) -> Finished:
-    """Receive and ack with a group of its own until all that passes has come; how many did."""
+    """Receive and ack all passing messages with a new group; return their number."""
     group = f"{case.name}-{number}"
     mesh.ask("PUT", paths.group_path(group), {"invisible": "10m"})
-    # No waiting: a receive that waited at the end would be a pause of the load.
+    # No wait: at the end a waiting receive would be a pause of the load.
     receivers = Receivers(case.name, group, batch_messages=RECEIVED_MESSAGES, wanted=case.wanted, wait="0s")
     drained = await receivers.drain(mesh.port, case.messages // PASSING)
     receivers.ack_the_rest(mesh)

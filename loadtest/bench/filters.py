@@ -1,7 +1,8 @@
-"""`python -m loadtest.bench.filters`: how many messages a second one core scans with filters that pass 1 in 100; no assertion on any time.
+"""`python -m loadtest.bench.filters`: messages a second that one core scans with a filter.
 
-Tags: pages of queue entries are preselected, and the records that are left decided. SQL: all records of 1 KiB with 5 properties
-are decided, in pages as long as a receive's. Everything is in memory; reading the log is the store's bench.
+The filters pass 1 in 100; no assertion on any time. Tags: pages of queue entries are preselected,
+and the remaining records are evaluated. SQL: all records of 1 KiB with 5 properties are evaluated,
+in pages as long as a receive's. Everything is in memory; reading the log is the store's bench.
 """
 
 import os
@@ -32,7 +33,7 @@ RECORD_SIZE_BYTES = 1_024
 PAGE_ENTRIES, PAGE_RECORDS = 4_096, 256
 ROUNDS = 7
 TAGS_BAR, SQL_BAR = Bar(value=2_000_000), Bar(value=50_000)
-# What passes about 1 in 100: the simplest, a usual one, and one of everything with numbers, texts and OR.
+# Filters that pass about 1 in 100: the simplest, a usual one, and one with numbers, texts and OR.
 TAGS = {"one": "t7", "ten_rare": " || ".join(f"rare-{number}" for number in range(10))}
 SQLS = {
     "number": "price = 42",
@@ -42,13 +43,13 @@ SQLS = {
 }
 
 
-# As many comparisons as a filter may have: what a page of it costs bounds how long the core loop stands still.
+# The maximum of comparisons in a filter: the cost of one page bounds the stall of the core loop.
 LARGEST = " OR ".join(f"price={number}" for number in range(1_000, 1_000 + FILTER_TERMS_MAX))
 
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """A queue's entries and its records end to end, and where each of these begins."""
+    """A queue's entries, its joined records, and the start of each record."""
 
     entries: npt.NDArray[np.void]
     data: memoryview
@@ -56,7 +57,10 @@ class Backlog:
 
 
 def backlog(rng: random.Random) -> Backlog:
-    """MESSAGES messages: tags `t0` to `t99` (and 1 in 1,000 each of ten rare ones), keys, customer, region, price."""
+    """Make MESSAGES messages with tags, keys, customer, region and price.
+
+    The tags are `t0` to `t99`, and 1 in 1,000 each of ten rare ones.
+    """
     records, tags = [], []
     for number in range(MESSAGES):
         tags.append(f"rare-{number % 10}" if rng.random() < 0.01 else f"t{rng.randrange(100)}")
@@ -81,14 +85,14 @@ def backlog(rng: random.Random) -> Backlog:
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """What one pass over the backlog met."""
+    """The result of one pass over the backlog."""
 
     passed: int
     longest_page_ms: float
 
 
 def scan(found: Filter, messages: Backlog, page: int, scans: list[Scan]) -> float:
-    """Messages a second over the whole backlog in pages; what it met goes behind *scans*."""
+    """Scan the backlog in pages; return messages a second and append the result to *scans*."""
     passed, longest_s = 0, 0.0
     began_s = time.perf_counter()
     for first in range(0, MESSAGES, page):
@@ -102,7 +106,7 @@ def scan(found: Filter, messages: Backlog, page: int, scans: list[Scan]) -> floa
 
 
 def bench_filters(seed: int) -> Iterator[Figure]:
-    """A figure for each filter, then the time that compiling takes."""
+    """Yield a figure for each filter, then the time of compilation."""
     messages = backlog(random.Random(seed))
     kinds = [(f"tags_{name}", compile_filter(tags, None), PAGE_ENTRIES, TAGS_BAR) for name, tags in TAGS.items()]
     kinds += [(f"sql_{name}", compile_filter(None, sql), PAGE_RECORDS, SQL_BAR) for name, sql in SQLS.items()]
@@ -127,7 +131,7 @@ def _compile_us(sql: str) -> float:
 
 
 def main() -> int:
-    """Always exit code 0: a missed bar is shown, never an error."""
+    """Return exit code 0 always: a missed bar is shown, never an error."""
     console = Console(stderr=True, width=None if sys.stderr.isatty() else 170)
     console.print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, seed 1; one core is used, about 30 s")
     figures = []

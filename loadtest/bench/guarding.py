@@ -1,9 +1,9 @@
-"""`python -m loadtest.bench.guarding`: the cost of authentication and authorization at the proxy,
-in this process, on one core.
+"""`python -m loadtest.bench.guarding`: the cost of authentication and authorization at the proxy.
 
-The guard is the real one, in front of an application that does nothing. The principal has 100
-grants, and the table 1,000 principals. Rounds with and without the guard alternate, so that a busy
-machine slows both. Each figure is one line of JSON, as in the other benches.
+It runs in this process, on one core. The guard is the real one, in front of an application that
+does nothing. The principal has 100 grants, and the table 1,000 principals. Rounds with and without
+the guard alternate, so that a busy machine slows both. Each figure is one line of JSON, as in the
+other benches.
 
 Signed requests have three figures: the whole; `..._verify`, the bare Ed25519 over as many bytes;
 and `..._without_verify`, the difference, which is the library's reader of RFC 9421 and the guard.
@@ -50,7 +50,7 @@ Asgi = Callable[[Any, Any, Any], Awaitable[None]]
 
 
 class _NoNameServers:
-    """Nobody is asked."""
+    """No name servers."""
 
     endpoints = "none"
 
@@ -60,7 +60,7 @@ class _NoNameServers:
 
 
 class _Known:
-    """Principals that stay as they are."""
+    """Principals that never change."""
 
     is_ready = is_whole = True
 
@@ -68,15 +68,15 @@ class _Known:
         self.table = table
 
     def follow(self, told: Callable[[], None]) -> None:
-        """Nothing changes, so nothing is told."""
+        """Register no callback: nothing changes."""
 
 
 async def _application(scope: Any, receive: Any, send: Any) -> None:
-    """Does nothing: what is left is the guard."""
+    """Do nothing: the remaining cost is the guard."""
 
 
 async def _reading(scope: Any, receive: Any, send: Any) -> None:
-    """Reads the body, so that the guard has to hash it, and does nothing with it."""
+    """Read the body, so that the guard has to hash it, and do nothing with it."""
     await receive()
 
 
@@ -115,7 +115,7 @@ def _guarded(key: ClientKey, app: Asgi = _application, *, requests_per_s: int = 
 
 
 async def _us(app: Asgi, scopes: list[dict[str, Any]], receive: Any = None) -> float:
-    """Microseconds of CPU a request: other processes of the machine do not count."""
+    """Return microseconds of CPU a request: other processes of the machine do not count."""
     began = time.thread_time()
     for scope in scopes:
         await app(dict(scope), receive, None)
@@ -137,9 +137,9 @@ def _made(name: str, costs: list[float], guard: Guard, bar_us: float = BAR_US) -
     return Figure(bench="guard", figure=name, value=value, unit="us of CPU a request", more=more)
 
 
-# Signed requests --------------------------------------------------------------------------------------------------
+# Signed requests ----------------------------------------------------------------------------------
 def _signed(path: str, body: bytes) -> dict[str, Any]:
-    """A request that the SDK signs."""
+    """Return a request that the SDK has signed."""
     added = _SIGN(Request("POST" if body else "GET", path, (), body), "http://127.0.0.1:8080")
     own = [(name.lower().encode(), value.encode()) for name, value in added]
     headers = _HEADERS if body else [each for each in _HEADERS if each[0] != b"content-length"]
@@ -147,7 +147,7 @@ def _signed(path: str, body: bytes) -> dict[str, Any]:
 
 
 def _verify_us(requests: int) -> float:
-    """Microseconds of CPU of bare Ed25519 for each request."""
+    """Return microseconds of CPU of bare Ed25519 for each request."""
     public = _PRIVATE.public_key()
     signed = [(_PRIVATE.sign(base), base) for base in (bytes([n % 256]) * BASE_SIZE_BYTES for n in range(requests))]
     began = time.thread_time()
@@ -157,7 +157,7 @@ def _verify_us(requests: int) -> float:
 
 
 async def _signed_figures(name: str, path: str, body: bytes) -> list[Figure]:
-    """The whole, bare verifying, and the first without the second."""
+    """Return the figures: the whole, bare verification, and their difference."""
     app = _reading if body else _application
     guard = _guarded(ClientKey(kid=_KID, public_key=_PRIVATE.public_key().public_bytes_raw()), app)
     whole, floor = [], []
@@ -175,7 +175,7 @@ async def _signed_figures(name: str, path: str, body: bytes) -> list[Figure]:
 
 
 def _signing_figure(path: str, body: bytes) -> Figure:
-    """The cost of the SDK's signing."""
+    """Return the cost of the SDK's signing."""
     request, costs = Request("POST", path, (), body), []
     for _ in range(SIGNED_ROUNDS + 1):
         began = time.thread_time()
@@ -188,7 +188,7 @@ def _signing_figure(path: str, body: bytes) -> Figure:
 
 
 async def figures() -> list[Figure]:
-    """All of them."""
+    """Return all figures."""
     text = bearer_text("B" * 16, _KEY)
     key = ClientKey(kid="B" * 16, digest=digest_of(text))
     bearer = [*_HEADERS, (b"authorization", f"Bearer {text}".encode())]
@@ -217,7 +217,7 @@ async def figures() -> list[Figure]:
 
 
 def main() -> None:
-    """Print them."""
+    """Print the figures."""
     for figure in uvloop.run(figures()):
         print(figure.line(), flush=True)
 

@@ -1,14 +1,15 @@
-"""A raw HTTP/1.1 keep-alive client for benchmarks: one request at a time per connection, about 30 us for a small one.
+"""A raw HTTP/1.1 keep-alive client for benchmarks: one request at a time on each connection.
 
-A general client costs milliseconds per request under load and would measure itself. This one knows what our servers
-send: a status line, a Content-Length, no chunks. Anything else is an error, never a guess. Reference: RFC 9112.
+A small request costs about 30 us. A general client costs milliseconds per request under load and
+would measure itself. This client accepts only what our servers send: a status line, a
+Content-Length, no chunks. Anything else is an error, never a guess. Reference: RFC 9112.
 """
 
 import asyncio
 import ssl
 from typing import Self, cast
 
-# Up to here one joined write is cheaper than a vector.
+# Up to this size one joined write is cheaper than a vector.
 JOIN_SIZE_MAX_BYTES = 64 * 1024
 HEAD_SIZE_MAX_BYTES = 64 * 1024
 _HEAD_END = b"\r\n\r\n"
@@ -18,11 +19,14 @@ _BODILESS = frozenset({204, 304})
 
 
 class HttpError(ConnectionError):
-    """The connection ended, or what came is not what our servers send."""
+    """The connection ended, or the answer is not of the form that our servers send."""
 
 
 def content_length(head: bytes) -> int:
-    """The Content-Length in *head*, from its first line to before the empty line; -1 without one. Raises HttpError."""
+    """Return the Content-Length in *head*; -1 without one. Raises HttpError.
+
+    *head* extends from its first line to before the empty line.
+    """
     lowered = head.lower()
     at = lowered.find(_LENGTH)
     if at < 0:
@@ -36,20 +40,23 @@ def content_length(head: bytes) -> int:
 
 
 class MessageReader:
-    """Cuts a byte stream into HTTP messages, whichever way they go. Owns at most one unfinished message."""
+    """Cuts a byte stream into HTTP messages, requests or answers.
+
+    Owns at most one unfinished message.
+    """
 
     __slots__ = ("_body_missing", "_chunks", "_head", "_started")
 
     def __init__(self) -> None:
         # The start of a message whose head is not complete.
         self._started = b""
-        # A complete head, the parts of its body so far, and how many bytes are to come.
+        # A complete head, the parts of its body so far, and the number of missing bytes.
         self._head = b""
         self._chunks: list[bytes] = []
         self._body_missing = 0
 
     def feed(self, data: bytes) -> list[tuple[bytes, bytes]]:
-        """Head and body of each message that *data* completes. Raises HttpError."""
+        """Return head and body of each message that *data* completes. Raises HttpError."""
         messages: list[tuple[bytes, bytes]] = []
         if self._body_missing:
             taken = data[: self._body_missing]
@@ -91,10 +98,13 @@ class MessageReader:
 
 
 class HttpConnection(asyncio.Protocol):
-    """One keep-alive connection. Owner: one task, which awaits each reply before it asks again."""
+    """One keep-alive connection.
+
+    Owner: one task, which awaits each reply before its next request.
+    """
 
     def __init__(self, authority: str) -> None:
-        # Of the reply that came last; for the few who want a header.
+        # The head of the last reply, for callers that need a header.
         self.reply_head = b""
         self._authority = authority
         self._transport: asyncio.Transport | None = None
@@ -104,20 +114,21 @@ class HttpConnection(asyncio.Protocol):
 
     @classmethod
     async def open(cls, host: str, port: int, context: ssl.SSLContext | None = None) -> Self:
-        """A connection to *host*:*port*, over TLS with *context*. Raises OSError."""
+        """Return a connection to *host*:*port*, over TLS with *context*. Raises OSError."""
         loop = asyncio.get_running_loop()
         _, connection = await loop.create_connection(lambda: cls(f"{host}:{port}"), host, port, ssl=context)
         return connection
 
     @property
     def closed(self) -> bool:
-        """True when the next request needs a new connection."""
+        """Whether the next request needs a new connection."""
         return self._transport is None or self._transport.is_closing()
 
     async def request(self, method: str, path: str, headers: bytes = b"", body: bytes = b"") -> tuple[int, bytes]:
-        """Status and body of the reply. *headers* are whole lines, each with its CR LF. Raises HttpError.
+        """Return status and body of the reply. Raises HttpError.
 
-        There is no timeout here: a benchmark that hangs should be seen to hang, or be bounded as a whole.
+        *headers* are whole lines, each with its CR LF. There is no timeout here: a hanging
+        benchmark should be visible, or be bounded as a whole.
         """
         transport = self._transport
         if transport is None or transport.is_closing():
@@ -135,7 +146,7 @@ class HttpConnection(asyncio.Protocol):
         try:
             return await reply
         except asyncio.CancelledError:
-            # Its reply would be taken for the next one's.
+            # Its reply would be taken for that of the next request.
             transport.abort()
             raise
         finally:
@@ -147,11 +158,11 @@ class HttpConnection(asyncio.Protocol):
             self._transport.close()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The connection stands."""
+        """Keep the transport."""
         self._transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
-        """Resolve the request under way."""
+        """Complete the request under way."""
         try:
             for head, body in self._reader.feed(data):
                 if self._reply is None or self._reply.done():
@@ -164,7 +175,7 @@ class HttpConnection(asyncio.Protocol):
                 self._transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Whoever waits learns it."""
+        """Fail the request under way."""
         self._transport = None
         self._fail(HttpError("the server closed the connection"))
 

@@ -1,4 +1,4 @@
-"""The figures of a mesh that nobody uses: how long it took to start, what it holds in memory and burns of one core."""
+"""The figures of an idle mesh: time of its start, memory, and CPU of one core."""
 
 import asyncio
 
@@ -10,12 +10,15 @@ IDLE_S = 5.0
 
 
 def startup_figure(mesh: OwnMesh) -> Figure:
-    """startup_s: from calling `ternmq up` in an empty folder to the first message of ours that was accepted."""
+    """Return startup_s: from `ternmq up` in an empty folder to our first accepted message."""
     return Figure(bench="mesh", figure="startup_s", value=mesh.startup_s, unit="s")
 
 
 async def bench_idle(mesh: OwnMesh) -> Figure:
-    """rss_idle_mb: all processes of the mesh, its supervisor too, after 5 s of rest; and their CPU during these."""
+    """Return rss_idle_mb: all processes of the mesh with its supervisor, after 5 s of rest.
+
+    Also their CPU during this time.
+    """
     pids = {name: pid for name, pid in mesh.pids.items() if name != "load"}
     cpu, began_s = cpu_seconds(pids), asyncio.get_running_loop().time()
     await asyncio.sleep(IDLE_S)

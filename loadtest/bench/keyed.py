@@ -25,13 +25,13 @@ from tern_wire.link.codec import encode_msgpack
 _SINGLE_CONNECTIONS = 16
 _QUEUES = 8
 _TEMPLATES = 16
-# Of one length, so that each is written into a request that is encoded already.
+# All keys have one length, so each can be written into an encoded request.
 _KEY = "key-%016d"
 _HOLE = b"key-" + b"-" * 16
 
 
 def keyed_singles(topic: str, rng: random.Random) -> Iterator[Prepared]:
-    """Singles without end, a new key each."""
+    """Yield single sends without end, each with a new key."""
     turns = itertools.cycle(single_requests(topic, rng))
     for number, request in enumerate(turns):
         header = f"{paths.HEADER_IDEMPOTENCY_KEY}: {_KEY % number}\r\n".encode()
@@ -39,7 +39,7 @@ def keyed_singles(topic: str, rng: random.Random) -> Iterator[Prepared]:
 
 
 def keyed_batches(topic: str, rng: random.Random) -> Iterator[Prepared]:
-    """Batches of 100 without end, a new key for every message."""
+    """Yield batches of 100 without end, with a new key for every message."""
     headers = {"Content-Type": paths.MSGPACK, "Accept": paths.MSGPACK}
     templates = []
     for _ in range(_TEMPLATES):
@@ -56,7 +56,10 @@ def keyed_batches(topic: str, rng: random.Random) -> Iterator[Prepared]:
 
 
 async def bench_keyed(mesh: OwnMesh, sizes: Sizes, rng: random.Random) -> AsyncIterator[Figure]:
-    """keyed_batches and keyed_singles_16. Every key is new: a replay would be answered and not stored, which the totals show."""
+    """Yield keyed_batches and keyed_singles_16.
+
+    Every key is new: a replay would be answered and not stored, and the totals would differ.
+    """
     for figure, connections, plain_step, keyed_step in (
         ("keyed_batches", BATCH_CONNECTIONS, _plain_batches, _keyed_batches),
         ("keyed_singles_16", _SINGLE_CONNECTIONS, _plain_singles, _keyed_singles),

@@ -1,7 +1,9 @@
-"""`python -m loadtest.bench.keys [KEYS]`: memory and speed of idempotency keys, 20 million of them in 80 files unless told otherwise.
+"""`python -m loadtest.bench.keys [KEYS]`: memory and speed of idempotency keys.
 
-What is measured: memory of this process with all tables; looking up keys that are new, in batches, as a leader does for each send; what apply
-does with them; and known keys, of which each costs a read. About a minute and 700 MB of disk below `.tern/bench/`, which is removed.
+The default is 20 million keys in 80 files. Measured are: memory of this process with all tables;
+look-ups of new keys, in batches, as a leader does for each send; the cost of keys in apply; and
+known keys, each of which costs a read. About a minute and 700 MB of disk below `.tern/bench/`,
+which is removed.
 """
 
 import sys
@@ -34,7 +36,7 @@ def _us_each(count: int, action: Callable[[], object]) -> float:
 
 
 def _fill(state: KeyTable, sent_keys: SentKeys, rng: np.random.Generator, count: int) -> tuple[float, list[bytes]]:
-    """Seconds that apply took for *count* keys, and some of them."""
+    """Return the seconds of apply for *count* keys, and some of the keys."""
     spent_s, kept = 0.0, []
     zeros = np.zeros(_ENTRY_KEYS, np.uint64)
     for number in range(-(-count // _ENTRY_KEYS)):

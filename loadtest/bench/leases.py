@@ -1,9 +1,12 @@
-"""`python -m loadtest.bench.leases`: what messages cost the state machine that a slow consumer keeps for a day; no assertion on any time.
+"""`python -m loadtest.bench.leases`: the cost of messages that a slow consumer keeps for a day.
 
-10,000 leases of one message each, all extended by a minute every 20 s, beside receives whose messages are acked at once though their
-leases could last for half a day. The state machine runs alone, on one core, in simulated time: about 5 minutes (`--hours 1`: 15 s). The
-table has a row for each part of the day: what the heap of deadlines holds, the memory of the process, an entry's apply. Exit code 1 when the
-heap holds more than it may.
+Measured is the state machine alone, on one core, in simulated time; no assertion on any time.
+10,000 leases of one message each are all extended by a minute every 20 s, beside receives whose
+messages are acked at once though their leases could last for half a day. About 5 minutes (`--hours
+1`: 15 s).
+
+The table has a row for each part of the day: size of the heap of deadlines, memory of the process,
+apply time of an entry. Exit code 1 when the heap exceeds its bound.
 """
 
 import argparse
@@ -36,7 +39,10 @@ _PARTS = 12
 
 
 class SlowConsumer:
-    """One topic, one group, and its leases. The last queue is for what is acked at once."""
+    """One topic, one group, and its leases.
+
+    The last queue is for messages that are acked at once.
+    """
 
     def __init__(self) -> None:
         self.state = StateMachine()
@@ -46,7 +52,7 @@ class SlowConsumer:
             self._ask(CommandKind.CREATE_GROUP, {"group": "g", "start": "earliest"}),
         )
         self._topic, self._group = topic["topic_id"], group["group_id"]
-        # Leases are about offsets: nothing here reads a record.
+        # Leases concern offsets: this bench reads no record.
         self._topic_ends = self.state.names.topics["t"].ends
         each = LEASES // QUEUES
         rows = np.zeros(LEASES, SETTLE_ROWS)
@@ -64,7 +70,7 @@ class SlowConsumer:
         self._extensions = rows.tobytes()
 
     def round(self) -> tuple[float, float]:
-        """20 s: seconds that the extension of all leases took, and the longest of the other entries."""
+        """Simulate 20 s; return seconds: to extend all leases, and of the longest other entry."""
         self.now_ms += EXTEND_EVERY_MS
         began_s = time.perf_counter()
         verdict = self._apply(CommandKind.SETTLE, self._extensions).verdicts[0]
@@ -107,7 +113,10 @@ class SlowConsumer:
 
 
 def run(hours: float) -> Iterator[tuple[float, int, int, float, float, float, float]]:
-    """For each part of the time: hours, leases, pairs in the heap, MB, and of an extension median and longest, of others longest (ms)."""
+    """Yield for each part of the time: hours, leases, pairs in the heap, MB, and times in ms.
+
+    The times are median and longest of an extension, and the longest of other entries.
+    """
     consumer, deadlines = SlowConsumer(), None
     rounds = max(_PARTS, round(hours * _HOUR_MS / EXTEND_EVERY_MS))
     for part in range(_PARTS):
@@ -120,7 +129,7 @@ def run(hours: float) -> Iterator[tuple[float, int, int, float, float, float, fl
 
 
 def main() -> int:
-    """The command."""
+    """Run the command."""
     parser = argparse.ArgumentParser(prog="python -m loadtest.bench.leases", description=__doc__)
     parser.add_argument("--hours", type=float, default=24.0, help="simulated time (%(default)g)")
     options = parser.parse_args()

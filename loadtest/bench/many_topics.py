@@ -1,4 +1,4 @@
-"""The figures of 10,000 topics: creating them, starting again with them, and sending to all of them beside sending to one."""
+"""The figures of 10,000 topics: creation, restart, and sends to all of them beside sends to one."""
 
 import itertools
 import random
@@ -25,20 +25,23 @@ _JSON = {"Content-Type": paths.JSON}
 
 
 class _Queue(msgspec.Struct):
-    """What counts in a queue's offsets."""
+    """The used fields of a queue's offsets."""
 
     min_offset: int
     max_offset: int
 
 
 class _Offsets(msgspec.Struct):
-    """The answer to a topic's offsets."""
+    """The answer with a topic's offsets."""
 
     queues: list[_Queue]
 
 
 async def bench_topics(mesh: OwnMesh, sizes: Sizes, rng: random.Random) -> AsyncIterator[Figure]:
-    """topics_10000_created, _restart (until every broker is ready and a send to the last topic is stored), _sends."""
+    """Yield topics_10000_created, _restart and _sends.
+
+    A restart ends when every broker is ready and a send to the last topic is stored.
+    """
     names = [f"{_PREFIX}{number:05d}" for number in range(sizes.topics)]
     created_s = await create_topics(mesh, names)
     check_listed(mesh, names)
@@ -57,7 +60,10 @@ async def bench_topics(mesh: OwnMesh, sizes: Sizes, rng: random.Random) -> Async
 
 
 async def create_topics(mesh: OwnMesh, names: Sequence[str]) -> float:
-    """Create them over several connections, 8 queues each as by default; seconds. BenchFailed unless each is new."""
+    """Create topics over several connections with the default of 8 queues; return seconds.
+
+    BenchFailed unless each is new.
+    """
     requests = iter([prepare("PUT", paths.topic_path(name), b"{}", _JSON) for name in names])
 
     async def step(connection: HttpConnection) -> int | None:
@@ -73,7 +79,10 @@ async def create_topics(mesh: OwnMesh, names: Sequence[str]) -> float:
 
 
 def accept(mesh: OwnMesh, topic: str) -> float:
-    """Send one message, again and again with one idempotency key, until it is stored; seconds. BenchFailed after a minute."""
+    """Send one message repeatedly with one idempotency key until it is stored; return seconds.
+
+    BenchFailed after a minute.
+    """
     began_s = time.monotonic()
     while True:
         try:
@@ -87,7 +96,7 @@ def accept(mesh: OwnMesh, topic: str) -> float:
 
 
 def check_listed(mesh: OwnMesh, names: Sequence[str]) -> None:
-    """BenchFailed unless the mesh lists exactly these topics."""
+    """Raise BenchFailed unless the mesh lists exactly these topics."""
     listed: list[str] = []
     cursor = ""
     while True:
@@ -101,7 +110,7 @@ def check_listed(mesh: OwnMesh, names: Sequence[str]) -> None:
 
 
 async def stored_in_all(mesh: OwnMesh, names: Sequence[str]) -> int:
-    """How many messages the topics hold together."""
+    """Return the number of messages in all topics together."""
     waiting = iter(names)
     decode = msgspec.json.Decoder(_Offsets).decode
 
@@ -118,7 +127,7 @@ async def stored_in_all(mesh: OwnMesh, names: Sequence[str]) -> int:
 
 
 def spread_requests(names: Sequence[str], rng: random.Random) -> list[Prepared]:
-    """A single for each topic, in a random order."""
+    """Return a single send for each topic, in a random order."""
     bodies = itertools.cycle([request.body for request in single_requests(_ONE, rng)])
     requests = [prepare("POST", paths.messages_path(name), body) for name, body in zip(names, bodies, strict=False)]
     rng.shuffle(requests)
@@ -128,14 +137,14 @@ def spread_requests(names: Sequence[str], rng: random.Random) -> list[Prepared]:
 async def _bench_sends(mesh: OwnMesh, names: Sequence[str], sizes: Sizes, rng: random.Random) -> Figure:
     mesh.ask("PUT", paths.topic_path(_ONE), {})
     requests = spread_requests(names, rng)
-    # Each topic once before it counts: what a first message costs is not what is compared.
+    # One send to each topic before the measurement: the cost of a first message is not compared.
     first = await run_to_end(mesh.port, SENDERS, send_singles(iter(requests)))
     many = Load(mesh, SENDERS, send_singles(itertools.cycle(requests)), sizes)
     one = Load(mesh, SENDERS, send_singles(itertools.cycle(single_requests(_ONE, rng))), sizes)
     ours, plain = await in_turns(sizes.rounds, many.turn, one.turn)
     check_stored(mesh, _ONE, one.total)
     stored = await stored_in_all(mesh, names)
-    acknowledged = 1 + first.total + many.total  # one to see that the restart is over
+    acknowledged = 1 + first.total + many.total  # one message showed that the restart was over
     if stored != acknowledged:
         raise BenchFailed(f"{acknowledged} sends were acknowledged, {stored} messages are in the topics")
     return compared("topics_10000_sends", ours, plain, topics=len(names), connections=SENDERS)

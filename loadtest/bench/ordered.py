@@ -1,7 +1,8 @@
-"""The figure of order: messages of 1,000 message groups received and acked; and what sends and checks such messages.
+"""The figure of order: messages of 1,000 message groups received and acked.
 
-Every body says its message group and its number in it. Sent in that order, over one connection for each message group, and looked at
-as it comes: a message that is not the next one of its message group ends the bench.
+Also the sends and checks of such messages. Every body has its message group and its number in it.
+The messages are sent in that order, over one connection for each message group, and checked on
+receipt: a message that is not the next one of its message group ends the bench.
 """
 
 import random
@@ -19,21 +20,21 @@ from tern_wire import paths
 from tern_wire.link.codec import encode_msgpack
 
 SENDERS = 4
-# Message group and number in it, before what fills the body.
+# Message group and number in it, before the filler of the body.
 _PLACE = struct.Struct(">II")
 _QUEUES = 8
 
 
 class Order:
-    """What has come of each message group. Owner: the bench; receivers show it every batch."""
+    """The progress of each message group. Owner: the bench; receivers pass every batch to it."""
 
     def __init__(self) -> None:
         self._next: dict[int, int] = {}
-        # Its first message is in hand: nothing else of it may come.
+        # Its first message is leased: no other message of it may come.
         self.blocked = -1
 
     def look(self, messages: Iterable[Message]) -> None:
-        """BenchFailed unless each is the next one of its message group."""
+        """Raise BenchFailed unless each message is the next one of its message group."""
         for message in messages:
             message_group, number = _PLACE.unpack_from(message.body)
             expected = self._next.get(message_group, 0)
@@ -44,7 +45,7 @@ class Order:
             self._next[message_group] = expected + 1
 
     def check(self, message_groups: Iterable[int], messages: int) -> None:
-        """BenchFailed unless *messages* of each have come."""
+        """Raise BenchFailed unless *messages* of each message group have come."""
         short = {name: self._next.get(name, 0) for name in message_groups if self._next.get(name, 0) != messages}
         if short:
             raise BenchFailed(
@@ -55,7 +56,10 @@ class Order:
 def ordered_batches(
     topic: str, message_groups: range, numbers: range, numbers_each: int, rng: random.Random
 ) -> Iterator[Prepared]:
-    """Batches of *numbers_each* of the *numbers* (a multiple of it) of every message group."""
+    """Yield batches with *numbers_each* of the *numbers* of every message group.
+
+    *numbers* has a multiple of *numbers_each*.
+    """
     filler = rng.randbytes(BODY_SIZE_BYTES - _PLACE.size)
     headers = {"Content-Type": paths.MSGPACK, "Accept": paths.MSGPACK}
     for first in range(0, len(numbers), numbers_each):
@@ -70,7 +74,10 @@ def ordered_batches(
 async def send_ordered(
     mesh: OwnMesh, topic: str, message_groups: range, numbers: range, rng: random.Random, numbers_each: int = 1
 ) -> int:
-    """Send them over several connections, each message group over one; how many were acknowledged."""
+    """Send the messages over several connections; return the number of acknowledged ones.
+
+    Each message group uses one connection.
+    """
     shares = [message_groups[first::SENDERS] for first in range(min(SENDERS, len(message_groups)))]
     waiting = [
         send_batches(ordered_batches(topic, share, numbers, numbers_each, rng), numbers_each * len(share))
@@ -87,14 +94,17 @@ async def send_ordered(
 
 
 def declare_ordered(mesh: OwnMesh, topic: str, queues: int) -> None:
-    """A FIFO topic and its ordered group."""
+    """Declare a FIFO topic and its ordered group."""
     mesh.ask("PUT", paths.topic_path(topic), {"queues": queues, "type": "FIFO"})
-    # Longer than any run: a lease that ends would deliver again.
+    # Longer than any run: a lease that ends would cause a second delivery.
     mesh.ask("PUT", paths.group_path(GROUP), {"fifo": True, "invisible": "2h"})
 
 
 async def bench_fifo(mesh: OwnMesh, sizes: Sizes, rng: random.Random) -> AsyncIterator[Figure]:
-    """fifo_1000: all messages of a FIFO topic received in batches of 32 over 8 connections, each acked with the next receive."""
+    """Yield fifo_1000: all messages of a FIFO topic, received in batches of 32 over 8 connections.
+
+    Each batch is acked with the next receive.
+    """
     topic, message_groups = "ordered", range(sizes.message_groups)
     declare_ordered(mesh, topic, _QUEUES)
     each = sizes.fifo_messages // sizes.message_groups

@@ -1,4 +1,7 @@
-"""A fresh mesh for one bench: started by `ternmq up` in a folder and on ports of its own, measured, stopped, removed."""
+"""A fresh mesh for one bench: started by `ternmq up`, measured, stopped, removed.
+
+It has a folder and ports of its own.
+"""
 
 import json
 import os
@@ -17,15 +20,15 @@ from pathlib import Path
 from typing import Any
 
 HOST = "127.0.0.1"
-_PORTS = (0, 10, *range(20, 43))  # what `ternmq up --port-base` takes for 1 proxy, 1 name server, 3 brokers
+_PORTS = (0, 10, *range(20, 43))  # ports of `ternmq up --port-base` for 1 proxy, 1 name server, 3 brokers
 _UP_TIMEOUT_S = 60.0
-# Where to look after "The bench failed".
+# The folder of logs for "The bench failed".
 FAILED_LOGS = "failed-logs"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnMesh:
-    """A running mesh: its proxy's port, its processes by name (the supervisor among them), how long its start took."""
+    """A running mesh: its proxy's port, its processes with the supervisor, its start time."""
 
     port: int
     pids: dict[str, int]
@@ -33,7 +36,7 @@ class OwnMesh:
     data_dir: Path
 
     def ask(self, method: str, path: str, body: Any = None) -> dict[str, Any]:
-        """One request to the proxy outside the measured path; RuntimeError when it fails."""
+        """Send one request to the proxy outside the measured path; RuntimeError when it fails."""
         connection = HTTPConnection(HOST, self.port, timeout=30)
         try:
             connection.request(
@@ -49,30 +52,31 @@ class OwnMesh:
         return document
 
     def brokers(self) -> list[str]:
-        """Addresses of the brokers' HTTP ports."""
+        """Return the addresses of the brokers' HTTP ports."""
         running = json.loads((self.data_dir / "mesh.json").read_bytes())
         return [f"{HOST}:{row['ports']['http']}" for row in running["processes"] if row["role"] == "broker"]
 
     def broker_statuses(self) -> list[dict[str, Any]]:
-        """What each broker says of itself."""
+        """Return the status of each broker."""
         return [_get(address, "/v1/broker") for address in self.brokers()]
 
     def stored(self, topic: str) -> int:
-        """How many messages the topic holds, from the offsets of its queues."""
+        """Return the number of messages in the topic, from the offsets of its queues."""
         queues = self.ask("GET", f"/v1/topics/{topic}/offsets")["queues"]
         return sum(queue["max_offset"] - queue["min_offset"] for queue in queues)
 
 
-# The proxy's setting for how many topics and groups one client may make in a second.
+# The proxy's setting for the number of topics and groups that one client may create in a second.
 _ANY_CREATIONS = "TERN_PROXY_CREATIONS_PER_S"
 
 
 @contextmanager
 def own_mesh(folder: Path, *options: str, tree: Path | None = None) -> Iterator[OwnMesh]:
-    """A mesh of 3 brokers below *folder*: a real disk, since /tmp may be memory, where fdatasync costs nothing. *options*: more of `ternmq up`;
-    *tree*: another checkout, whose code the processes run.
+    """Yield a mesh of 3 brokers below *folder*.
 
-    What its processes have logged stays below *folder* when something goes wrong: see FAILED_LOGS.
+    *folder* is on a real disk, since /tmp may be memory, where fdatasync costs nothing. *options*:
+    more of `ternmq up`; *tree*: another checkout, whose code the processes run. The logs of its
+    processes stay below *folder* after a failure: see FAILED_LOGS.
     """
     folder.mkdir(parents=True, exist_ok=True)
     data_dir = Path(tempfile.mkdtemp(prefix="mesh-", dir=folder.resolve()))
@@ -94,7 +98,7 @@ def own_mesh(folder: Path, *options: str, tree: Path | None = None) -> Iterator[
 
 
 def _keep_logs(data_dir: Path, kept: Path) -> None:
-    """The logs of the last mesh that failed, in place of those of the one before."""
+    """Replace the kept logs by those of the mesh that has just failed."""
     shutil.rmtree(kept, ignore_errors=True)
     for log in data_dir.rglob("*.log"):
         kept.mkdir(exist_ok=True)
@@ -102,7 +106,10 @@ def _keep_logs(data_dir: Path, kept: Path) -> None:
 
 
 def restart(mesh: OwnMesh) -> OwnMesh:
-    """The same mesh after `ternmq down` and `ternmq up`; `startup_s`: from the start of `ternmq up` until every broker is ready."""
+    """Return the same mesh after `ternmq down` and `ternmq up`.
+
+    `startup_s`: from the start of `ternmq up` until every broker is ready.
+    """
     _ternmq("down", data_dir=mesh.data_dir)
     began_s = time.monotonic()
     _ternmq("up", data_dir=mesh.data_dir)
@@ -136,7 +143,7 @@ def _is_ready(address: str) -> bool:
 
 def _ternmq(command: str, *options: str, data_dir: Path, tree: Path | None = None) -> None:
     argv = [sys.executable, "-m", "tern_cli", command, *options, "--data-dir", str(data_dir)]
-    # Ten thousand topics are made by one client here. Another checkout may not know the setting.
+    # One client creates ten thousand topics here. Another checkout may not have the setting.
     more = {_ANY_CREATIONS: "0"} if tree is None else {"PYTHONPATH": os.pathsep.join(map(str, _sources(tree)))}
     done = subprocess.run(  # noqa: S603
         argv, capture_output=True, text=True, timeout=_UP_TIMEOUT_S, check=False, cwd=tree, env={**os.environ, **more}
@@ -146,7 +153,7 @@ def _ternmq(command: str, *options: str, data_dir: Path, tree: Path | None = Non
 
 
 def _sources(tree: Path) -> list[Path]:
-    """Where the packages of the checkout *tree* are; before whatever is installed."""
+    """Return the paths of the packages in the checkout *tree*; they come before installed ones."""
     root = tree.resolve()
     return [root / "libs", *sorted(path for path in (root / "services").iterdir() if path.is_dir()), root / "spark"]
 
@@ -162,7 +169,7 @@ def _pids(data_dir: Path) -> dict[str, int]:
 
 def _free_port_base() -> int:
     for _ in range(100):
-        base = random.randrange(20_000, 32_000, 100)  # below the ports that the kernel hands out
+        base = random.randrange(20_000, 32_000, 100)  # below the kernel's ephemeral ports
         if all(_is_free(base + offset) for offset in _PORTS):
             return base
     raise RuntimeError("no free range of 100 ports between 20000 and 32000")

@@ -1,4 +1,7 @@
-"""Sends at a given pace: each is due at a moment, and one that has to wait for its connection has waited since that moment."""
+"""Sends at a given pace: each is due at a moment, and its latency counts from that moment.
+
+So the wait for a free connection counts, too.
+"""
 
 import asyncio
 import statistics
@@ -12,7 +15,7 @@ from loadtest.bench.own_mesh import HOST
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Paced:
-    """What was sent in all; in the window how many were answered a second, and how long a send took, in ms."""
+    """The result of paced sends: total, and the rate and latencies in ms of the window."""
 
     total: int
     per_s: float
@@ -23,10 +26,11 @@ class Paced:
 async def run_paced(
     port: int, connections: int, step: Step, *, per_s: float, seconds: float, warm_up_s: float
 ) -> Paced:
-    """Run *step* *per_s* times a second over all connections for *warm_up_s* and *seconds*. BenchFailed when the window holds no answers.
+    """Run *step* *per_s* times a second over all connections for *warm_up_s* and *seconds*.
 
-    A connection that is late sends at once, so the pace is caught up with as soon as the mesh allows; what is due at the end and not begun
-    is never sent, and missing in `per_s`. A timer that fires late is the load's own delay and does not count.
+    A late connection sends at once, so the pace is caught up with as soon as the mesh allows. Sends
+    that are due and not begun at the end are never sent, and missing in `per_s`. A timer that fires
+    late is the load's own delay and does not count. BenchFailed when the window has no answers.
     """
     opened = [await HttpConnection.open(HOST, port) for _ in range(connections)]
     began_s = time.perf_counter()

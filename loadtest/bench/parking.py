@@ -1,4 +1,4 @@
-"""The figures of waiting: thousands of parked receives, what they cost, and how soon one message reaches one of them."""
+"""The figures of parked receives: the cost of thousands, and the latency of one message to them."""
 
 import asyncio
 import contextlib
@@ -21,7 +21,7 @@ MESSAGES = 300
 TOPIC, GROUP = "parked", "waiting"
 IDLE_S = 8.0
 PARKED_WITHIN_S = 20.0
-# Between two messages: each finds everybody parked again.
+# Between two messages: all receives are parked again before the next one.
 PAUSE_S = 0.03
 _PARKED = re.compile(rb"^\w*parked_polls\{[^}]*\} ([0-9.e+]+)$", re.MULTILINE)
 _JSON = {"Content-Type": paths.JSON}
@@ -37,7 +37,10 @@ class _Reply(msgspec.Struct):
 
 
 class _Polls:
-    """Many connections that wait, each for one message at a time. Owns what arrived, and when (s)."""
+    """Many connections that wait, each for one message at a time.
+
+    Owns the arrived messages and their times (s).
+    """
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -61,11 +64,11 @@ class _Polls:
         return tasks
 
     def expect(self, messages: int) -> None:
-        """`all_came` is set once so many have arrived."""
+        """Set `all_came` once *messages* messages have arrived."""
         self._expected = messages
 
     def stop(self) -> None:
-        """Ask no more."""
+        """Send no more requests."""
         self._stopped = True
 
     async def _poll(self, connection: HttpConnection) -> None:
@@ -94,8 +97,12 @@ class _Polls:
 
 
 async def bench_parked(mesh: OwnMesh, *, polls: int = POLLS, messages: int = MESSAGES) -> AsyncIterator[Figure]:
-    """parked_cost: the broker that grew most with all polls parked, the CPU of the broker that used most, and what each used before, at rest;
-    parked_delivery: ms from a send's answer."""
+    """Yield parked_cost and parked_delivery.
+
+    parked_cost: memory of the broker that grew most with all receives parked, CPU of the broker
+    that used most, and the CPU of each at rest before. parked_delivery: ms from the answer of a
+    send.
+    """
     mesh.ask("PUT", paths.topic_path(TOPIC), {"queues": 4})
     mesh.ask("PUT", paths.group_path(GROUP), {"invisible": "60s"})
     brokers = {name: pid for name, pid in mesh.pids.items() if name.startswith("broker-")}
@@ -119,7 +126,7 @@ async def bench_parked(mesh: OwnMesh, *, polls: int = POLLS, messages: int = MES
 
 
 async def _cpu_percent(pids: dict[str, int]) -> dict[str, float]:
-    """What each process uses of a core while nothing is asked of it."""
+    """Return the percentage of a core that each process uses without requests."""
     cpu, began_s = cpu_seconds(pids), time.perf_counter()
     await asyncio.sleep(IDLE_S)
     took_s, after = time.perf_counter() - began_s, cpu_seconds(pids)
@@ -127,7 +134,10 @@ async def _cpu_percent(pids: dict[str, int]) -> dict[str, float]:
 
 
 async def _all_parked(mesh: OwnMesh, polls: int) -> None:
-    """Return when the proxy says so: the last request was sent before, and its look at the queues still costs the broker something."""
+    """Wait until the proxy reports all receives as parked.
+
+    Their requests were sent before, but the look at the queues still costs the broker CPU.
+    """
     deadline_s = time.perf_counter() + PARKED_WITHIN_S
     connection = await HttpConnection.open(HOST, mesh.port)
     while True:

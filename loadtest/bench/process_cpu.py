@@ -1,6 +1,7 @@
-"""What processes cost: CPU time and memory from /proc, by the names of a mesh's processes. Linux only.
+"""The cost of processes: CPU time and memory from /proc, by names of a mesh's processes.
 
-Reference: proc_pid_stat(5), fields 14 (utime) and 15 (stime), in clock ticks of usually 10 ms.
+Linux only. Reference: proc_pid_stat(5), fields 14 (utime) and 15 (stime), in clock ticks of usually
+10 ms.
 """
 
 import os
@@ -14,23 +15,27 @@ Pids = Mapping[str, int]
 
 
 def cpu_seconds(pids: Pids) -> dict[str, float]:
-    """CPU seconds, user and system, that each process has used since it began."""
+    """Return the CPU seconds, user and system, of each process since its start."""
     return {name: _cpu_seconds(pid) for name, pid in pids.items()}
 
 
 def _cpu_seconds(pid: int) -> float:
-    # The command's name may hold blanks and brackets, so fields are counted from the last bracket on.
+    # The command's name may contain blanks and brackets, so fields are counted from the last
+    # bracket on.
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
 
 
 def cpu_us_each(before: Mapping[str, float], after: Mapping[str, float], count: int) -> dict[str, float]:
-    """Microseconds of CPU per message and process between two readings."""
+    """Return microseconds of CPU per message and process between two readings."""
     return {name: round((after[name] - before[name]) * 1e6 / max(1, count), 2) for name in before}
 
 
 def memory_mb(pids: Pids) -> tuple[float, float]:
-    """Sum over the processes in MB (10^6 bytes): resident (pages they share count in each), and proportional (count once)."""
+    """Return the sums over the processes in MB (10^6 bytes): resident, proportional.
+
+    Resident counts shared pages in each process, proportional counts them once.
+    """
     rss = sum(_kib(Path(f"/proc/{pid}/status"), "VmRSS:") for pid in pids.values())
     pss = sum(_kib(Path(f"/proc/{pid}/smaps_rollup"), "Pss:") for pid in pids.values())
     return rss * _KIB / 1e6, pss * _KIB / 1e6

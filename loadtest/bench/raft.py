@@ -1,8 +1,10 @@
-"""`python -m loadtest.bench.raft`: what the replicated log costs, three nodes on this machine, beside what the machine gives.
+"""`python -m loadtest.bench.raft`: the cost of the replicated log, three nodes on this machine.
 
-About a minute and a half, and up to 12 GB of disk below `.tern/bench/` that are removed afterwards; `--quick` takes 25 s. Nodes are processes that
-run RaftNode over a real log, synced, with nothing to apply; the load is inside the leader, as it was in the prototype whose shape
-`raft_bare.py` repeats. Idle figures are those of real brokers. A bar that is missed is shown, never an error.
+The ceilings of the machine are measured beside it. About a minute and a half, and up to 12 GB of
+disk below `.tern/bench/` that are removed afterwards; `--quick` takes 25 s. Nodes are processes
+that run RaftNode over a real log, synced, with nothing to apply. The load is inside the leader, as
+it was in the prototype whose form `raft_bare.py` repeats. Idle figures are those of real brokers. A
+missed bar is shown, never an error.
 """
 
 import argparse
@@ -25,8 +27,8 @@ from loadtest.bench.store_figures import Bar, drop_cache, in_turns, judged, scra
 
 _FOLDER = Path(".tern/bench")
 KIB = 1 << 10
-# Bars of the replicated log. The prototype that the bar speaks of reached PROTOTYPE_OF_BARE of what `raft_bare.py` does, in turns on
-# one machine; loadtest/README.md tells how that was measured.
+# Bars of the replicated log. The prototype of the bar reached PROTOTYPE_OF_BARE of the rate of
+# `raft_bare.py`, in turns on one machine; loadtest/README.md describes that measurement.
 PROTOTYPE_OF_BARE = 1.2
 ENTRIES_OF_PROTOTYPE = 0.75
 P50_OF_SYNC, P50_BESIDE_MS = 1.5, 0.6
@@ -35,7 +37,7 @@ IDLE_CPU_MAX_PERCENT, IDLE_RSS_MAX_MB = 1.0, 80.0
 
 @dataclass(frozen=True, slots=True)
 class Lengths:
-    """Rounds of each figure and seconds of a round; seconds of idling."""
+    """Rounds of each figure and seconds of a round; seconds of the idle measurement."""
 
     rounds: int
     seconds: float
@@ -46,7 +48,7 @@ FULL, QUICK = Lengths(7, 1.0, 15.0), Lengths(2, 0.5, 5.0)
 
 
 def bench_load(folder: Path, lengths: Lengths) -> Iterator[Figure]:
-    """Large entries, one client, 64 clients: ours and the bare shape in turns, and the disk alone."""
+    """Yield large entries, one client, 64 clients: ours and bare in turns, and the disk alone."""
     with (
         trio("loadtest.bench.raft_node", folder / "ours") as ours,
         trio("loadtest.bench.raft_bare", folder / "bare") as bare,
@@ -93,7 +95,8 @@ def _single(folder: Path, lengths: Lengths, ours: Trio, probe: DiskProbe) -> Fig
         return done[-1].p50_ms
 
     mine_ms, sync_ms = in_turns(lengths.rounds, mine, lambda: probe.sync_p50_ms(KIB, lengths.seconds / 2))
-    # The quietest round's: on a busy machine the median would say more of the others than of the disk, and excuse us.
+    # The bar uses the quietest round: on a busy machine the median would measure other processes
+    # more than the disk, and be too easy.
     bar = Bar(value=round(P50_OF_SYNC * min(sync_ms) + P50_BESIDE_MS, 2), more_is_better=False)
     note = f"bar: {P50_OF_SYNC} x fdatasync (best round) + {P50_BESIDE_MS} ms; p99 {_median(done, 'p99_ms'):.1f} ms"
     return _raft(judged("one_client_p50", mine_ms, "ms", bar, bare=sync_ms, note=note), done)
@@ -119,7 +122,7 @@ def _many(folder: Path, lengths: Lengths, ours: Trio, bare: Trio) -> Figure:
 
 
 def bench_idle(_folder: Path, lengths: Lengths) -> Iterator[Figure]:
-    """Real brokers, as `ternmq up` starts them, with nothing to do: the one that burns and the one that holds most."""
+    """Yield the CPU and memory of idle brokers of `ternmq up`: the largest of the three each."""
     with own_mesh(_FOLDER) as mesh:
         pids = {name: pid for name, pid in mesh.pids.items() if name.startswith("broker-")}
 
@@ -144,7 +147,7 @@ BENCHES: Mapping[str, Callable[[Path, Lengths], Iterator[Figure]]] = {"load": be
 
 
 def _raft(figure: Figure, done: list[Loaded] | None = None) -> Figure:
-    """The figure as one of this bench; the first round only warmed up."""
+    """Return the figure as one of this bench, without the first round, a warm-up."""
     cpu = {"leader_cpu": round(_median(done, "cpu_s"), 3)} if done else {}
     return replace(figure, bench="raft", more={**figure.more, **cpu})
 
@@ -154,7 +157,7 @@ def _median(done: list[Loaded], field: str) -> float:
 
 
 def main() -> int:
-    """Exit code 1 when a group did not replicate."""
+    """Return exit code 1 when a group did not replicate."""
     parser = argparse.ArgumentParser(prog="python -m loadtest.bench.raft", description=__doc__)
     parser.add_argument("bench", nargs="*", choices=[[], *BENCHES], help="one of %(choices)s (all)")
     parser.add_argument("-o", "--output", type=Path, default=_FOLDER / "raft.json", help="JSON lines (%(default)s)")

@@ -1,10 +1,11 @@
-"""`python -m loadtest.bench.raft_bare NODE DIRECTORY PORT PORT PORT`: what replication costs without any consensus.
+"""`python -m loadtest.bench.raft_bare NODE DIRECTORY PORT PORT PORT`: bare replication.
 
-The shape of a Raft group and nothing else: node 0 appends an entry to its file and sends it to two others, everybody syncs before
-it counts, and what two files of three have is done. No terms, no log to recover, no checksums, no authentication: a ceiling. As in
-a single-threaded prototype, the sync is in the loop; what came meanwhile is covered by one sync together.
+The form of a Raft group and nothing else: node 0 appends an entry to its file and sends it to two
+others, every node syncs before it counts, and an entry in two of three files is done. No terms, no
+log to recover, no checksums, no authentication: a ceiling. As in a single-threaded prototype, the
+sync is in the loop; one sync covers all entries that arrived meanwhile.
 
-     | size 4 | entry |   from node 0        | bytes synced 8 |   back
+    | size 4 | entry |   from node 0        | bytes synced 8 |   back
 """
 
 import asyncio
@@ -22,7 +23,7 @@ _BUFFER_MAX_BYTES = 64 << 20
 
 
 class _File:
-    """One node's log: written at once, synced once a turn of the loop."""
+    """The log of one node: written at once, synced once a turn of the event loop."""
 
     def __init__(self, path: Path) -> None:
         self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
@@ -37,7 +38,7 @@ class _File:
 
 
 class _Follower(asyncio.Protocol):
-    """Writes what comes, syncs, says how far."""
+    """Writes received entries, syncs, and reports the synced size."""
 
     def __init__(self, file: _File) -> None:
         self._file = file
@@ -61,7 +62,7 @@ class _Follower(asyncio.Protocol):
 
 
 class _Leader:
-    """Sends, and counts whose disks have what."""
+    """Sends entries, and counts the nodes that have synced them."""
 
     def __init__(self, file: _File) -> None:
         self._file = file

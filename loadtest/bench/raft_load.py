@@ -1,8 +1,9 @@
-"""The load that a node of `bench-raft` puts on itself when it leads, and how its parent speaks with it.
+"""The load of a leading node in `bench-raft`, and the protocol between node and parent.
 
     parent -> node   one JSON line: the fields of `Load`
-    node -> parent   one JSON line: {"leads": true} whenever it has begun to lead; {"leads": false} when told to load and it does
-                     not; otherwise the fields of `Loaded`
+    node -> parent   one JSON line: {"leads": true} at each begin of leadership;
+                     {"leads": false} in answer to a `Load` if it does not lead;
+                     otherwise the fields of `Loaded`
 
 A node ends when its standard input does.
 """
@@ -17,14 +18,16 @@ from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-# Replicates one payload, made of so many bytes; done when a majority has it on disk.
+# Replicates one payload of the given bytes; done when a majority has it on disk.
 Submit = Callable[[bytes], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """*clients* that each send their next payload when the last one is on a majority's disks; *grouped*: what waits while an entry
-    is on its way goes into the next one together, as in the broker."""
+    """*clients* that each send their next payload when the last one is on a majority's disks.
+
+    *grouped*: payloads that wait for an entry under way form the next one, as in the broker.
+    """
 
     size_bytes: int
     clients: int
@@ -34,7 +37,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
-    """What came of it. *cpu_s*: of this process, per second of the load."""
+    """The result of a load. *cpu_s*: of this process, per second of the load."""
 
     requests: int
     entries: int
@@ -50,7 +53,10 @@ class Loaded:
 
 
 class Grouping:
-    """Group commit as in the broker's proposer: one entry on its way, what comes meanwhile makes the next one."""
+    """Group commit as in the broker's proposer.
+
+    One entry is on its way; payloads that arrive meanwhile form the next one.
+    """
 
     def __init__(self, submit: Submit) -> None:
         self._submit = submit
@@ -59,7 +65,7 @@ class Grouping:
         self.entries = 0
 
     async def submit(self, payload: bytes) -> None:
-        """As the one below, in company."""
+        """Replicate a payload in a group with others."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append((payload, done))
         if self._task is None:
@@ -77,7 +83,7 @@ class Grouping:
 
 
 async def run_load(load: Load, submit: Submit) -> Loaded:
-    """Run *load*; the first tenth of it is not counted."""
+    """Run *load*; the first tenth of it does not count."""
     payload = os.urandom(load.size_bytes)
     grouping = Grouping(submit) if load.grouped else None
     send = grouping.submit if grouping is not None else submit
@@ -109,7 +115,7 @@ async def run_load(load: Load, submit: Submit) -> Loaded:
 
 
 async def obey(leads: Callable[[], bool], submit: Submit) -> None:
-    """Carry out the parent's lines until there are no more."""
+    """Execute the parent's lines until there are no more."""
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
@@ -121,5 +127,5 @@ async def obey(leads: Callable[[], bool], submit: Submit) -> None:
 
 
 def say(document: dict[str, Any]) -> None:
-    """A line to the parent."""
+    """Send a line to the parent."""
     print(json.dumps(document), flush=True)

@@ -1,6 +1,7 @@
-"""`python -m loadtest.bench.raft_node NODE DIRECTORY PORT PORT PORT`: one member of a group over a real log, with nothing to apply.
+"""`python -m loadtest.bench.raft_node NODE DIRECTORY PORT PORT PORT`: a member of a Raft group.
 
-What a broker runs below its state machine, put together in the same way: links, log, votes, disk thread, space ahead of the log.
+It has a real log, with nothing to apply: the parts of a broker below its state machine, assembled
+in the same way. Links, log, votes, disk thread, space ahead of the log.
 """
 
 import asyncio
@@ -21,7 +22,7 @@ from tern_wire.link.commands import STATE_MACHINE_VERSION
 GROUP_ID = bytes(16)
 KEY = bytes(range(32))
 SEGMENT_SIZE_BYTES = 256 << 20
-# As the broker does: the disk thread needs the interpreter for a moment after each sync.
+# As in the broker: the disk thread needs the interpreter for a moment after each sync.
 SWITCH_INTERVAL_S = 0.0005
 
 
@@ -66,7 +67,7 @@ class _Member:
         )
 
     async def submit(self, payload: bytes) -> None:
-        """One entry."""
+        """Replicate one entry."""
         entry = self.node.propose([payload], STATE_MACHINE_VERSION)
         done = self._waiting[entry.index] = asyncio.get_running_loop().create_future()
         await done

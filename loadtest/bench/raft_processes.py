@@ -1,4 +1,4 @@
-"""Three processes that replicate, driven by their parent; and what the disk gives beside them."""
+"""Three processes that replicate, driven by their parent; and probes of the disk beside them."""
 
 import json
 import os
@@ -23,7 +23,7 @@ _PROBE_SIZE_BYTES = 1 << 30
 
 
 class Trio:
-    """A running group of three processes; `load` runs on whichever leads."""
+    """A running group of three processes; `load` runs on the leader."""
 
     def __init__(self, module: str, folder: Path) -> None:
         folder.mkdir(parents=True)
@@ -41,7 +41,7 @@ class Trio:
         self.pids = {f"node-{number}": process.pid for number, process in enumerate(self._processes)}
 
     def load(self, load: Load) -> Loaded:
-        """Run *load* on the leader; RuntimeError when nobody leads in time."""
+        """Run *load* on the leader; RuntimeError when no node leads in time."""
         deadline = time.monotonic() + _START_S
         while time.monotonic() < deadline:
             for process in self._processes:
@@ -74,7 +74,7 @@ class Trio:
 
 @contextmanager
 def trio(module: str, folder: Path) -> Iterator[Trio]:
-    """A group of `python -m module` processes with their files below *folder*."""
+    """Yield a group of `python -m module` processes with their files below *folder*."""
     group = Trio(module, folder)
     try:
         yield group
@@ -83,21 +83,21 @@ def trio(module: str, folder: Path) -> Iterator[Trio]:
 
 
 class DiskProbe:
-    """Files of its own: what the disk takes from three processes at once, and what one sync of a small write costs."""
+    """Probes of the disk: writes of three processes at once, and one sync of a small write."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True)
         self._folder = folder
         self._pool = ProcessPoolExecutor(_NODES)
-        list(self._pool.map(time.sleep, [0.1] * _NODES))  # the processes are there before anything is timed
+        list(self._pool.map(time.sleep, [0.1] * _NODES))  # the processes exist before any measurement
 
     def mb_per_s(self, size_bytes: int, seconds: float) -> float:
-        """MB/s that each of three files takes at once (their mean): write, fdatasync, again."""
+        """Return the MB/s of each of three files at once (their mean): write, fdatasync, again."""
         jobs = [(str(self._folder / f"probe-{number}"), size_bytes, seconds) for number in range(_NODES)]
         return statistics.mean(size_bytes / 1e6 / statistics.mean(took) for took in self._pool.map(_write_synced, jobs))
 
     def sync_p50_ms(self, size_bytes: int, seconds: float) -> float:
-        """Median of write and fdatasync of *size_bytes* behind the end of one file, nobody beside it."""
+        """Return the median of write and fdatasync of *size_bytes* at a file's end, alone."""
         return statistics.median(_write_synced((str(self._folder / "probe-alone"), size_bytes, seconds))) * 1e3
 
     def close(self) -> None:
@@ -106,7 +106,10 @@ class DiskProbe:
 
 
 def _write_synced(job: tuple[str, int, float]) -> list[float]:
-    """Seconds that each write with its fdatasync took, one behind the other in a file allocated as the log's segments are."""
+    """Return the seconds of each write with its fdatasync.
+
+    The writes follow each other in a file that is allocated like the log's segments.
+    """
     path, size_bytes, seconds = job
     data, took, at = os.urandom(size_bytes), [], 0
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
@@ -125,7 +128,10 @@ def _write_synced(job: tuple[str, int, float]) -> list[float]:
 
 
 def _free_ports(count: int) -> list[int]:
-    """Below those that the kernel hands out, so that no connection of ours takes one before its listener does."""
+    """Return ports below the kernel's ephemeral ones.
+
+    So no connection of ours takes a port before its listener does.
+    """
     ports: list[int] = []
     while len(ports) < count:
         port = random.randrange(20_000, 32_000)

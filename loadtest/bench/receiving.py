@@ -1,4 +1,7 @@
-"""Consuming: batches received over several connections, each acked with the receive that follows; its figure, and what others build on it."""
+"""Consumers: batches received over several connections, each acked with the next receive.
+
+The figure of receiving, and the classes that other figures use.
+"""
 
 import time
 from collections.abc import Callable
@@ -25,14 +28,15 @@ from tern_wire import paths
 BATCH_MESSAGES = 32
 CONNECTIONS = 8
 GROUP = "bench"
-# So long nothing comes although something should: it was lost. Far beyond an election and a lease's look at 100,000 messages.
+# A message is lost if none comes for this time. Far beyond an election and a lease's look at
+# 100,000 messages.
 PATIENCE_S = 30.0
 # A message in MessagePack with its 1 KiB body and a receipt handle; for the echo's answers.
 _MESSAGE_SIZE_BYTES = 1_500
 
 
 class Message(msgspec.Struct):
-    """What the loops need of a message."""
+    """The used fields of a message."""
 
     queue: str
     offset: int
@@ -41,7 +45,7 @@ class Message(msgspec.Struct):
 
 
 class _Settled(msgspec.Struct):
-    """One piggy-backed ack's result."""
+    """The result of one piggy-backed ack."""
 
     error: msgspec.Raw | None = None
 
@@ -55,12 +59,15 @@ class _Reply(msgspec.Struct):
 
 _decode_reply = msgspec.msgpack.Decoder(_Reply).decode
 _HEADERS = {"Content-Type": paths.JSON, "Accept": paths.MSGPACK}
-# Is shown every batch before it is acked; raises BenchFailed when it is not what it must be.
+# Called with every batch before it is acked; raises BenchFailed for a wrong one.
 Look = Callable[[list[Message]], None]
 
 
 class Receivers:
-    """Receives and acks over many connections. Owns what each of them has not acked yet and what was seen in all."""
+    """Receives and acks over many connections.
+
+    Owns the messages of each connection that are not acked yet, and the totals.
+    """
 
     def __init__(
         self,
@@ -73,7 +80,10 @@ class Receivers:
         wait: str = "1s",
         patience_s: float = PATIENCE_S,
     ) -> None:
-        """*wanted*: the filter of each receive, `{"tags": ...}` or `{"sql": ...}`; *wait*: how long one may wait for a message."""
+        """*wanted*: the filter of each receive, `{"tags": ...}` or `{"sql": ...}`.
+
+        *wait*: how long a receive may wait for a message.
+        """
         self._topic, self._group, self._look, self._patience_s = topic, group, look, patience_s
         self._path = paths.receive_path(topic, group)
         self._asked: dict[str, Any] = {"max_messages": batch_messages, "wait": wait}
@@ -86,7 +96,7 @@ class Receivers:
         self.acked = 0
 
     def step(self) -> Step:
-        """One receive with the last batch's acks; None once the topic has no more."""
+        """Return a step: one receive with the last batch's acks; None once the topic is empty."""
 
         async def step(connection: HttpConnection) -> int | None:
             acks, messages = await self._receive(connection)
@@ -95,8 +105,11 @@ class Receivers:
         return step
 
     async def drain(self, port: int, messages: int) -> Finished:
-        """Receive until so many have come in all; how many were acked until the last of them was there, and in which time. BenchFailed
-        when none comes for long. What was received last is not acked yet."""
+        """Receive until *messages* have come in all.
+
+        Returns the number of acks until the last message arrived, and the time. BenchFailed when no
+        message comes for long. The messages received last are not acked yet.
+        """
         began_s = self._heard_s = time.perf_counter()
         acked_before = self.acked
         finished: Finished | None = None
@@ -121,7 +134,7 @@ class Receivers:
         return finished
 
     async def _receive(self, connection: HttpConnection) -> tuple[int, int]:
-        """How many were acked, and how many received."""
+        """Return the number of acks and the number of received messages."""
         acks = self._unacked.pop(connection, [])
         status, body = await connection.request(*self._request(acks))
         if status != 200:
@@ -147,7 +160,10 @@ class Receivers:
         self.acked += len(acks)
 
     def ack_the_rest(self, mesh: OwnMesh) -> None:
-        """Settle what was received last. BenchFailed unless everything that was received is acked and came once."""
+        """Settle the messages received last.
+
+        BenchFailed unless every received message is acked and came once.
+        """
         for acks in self._unacked.values():
             reply = mesh.ask("POST", paths.ack_path(self._topic, self._group), {"receipt_handles": acks})
             if any("error" in result for result in reply.get("results", [])):
@@ -159,19 +175,25 @@ class Receivers:
             raise BenchFailed(f"{self._topic}: {said}; these must agree")
 
     def check_committed(self, mesh: OwnMesh) -> None:
-        """BenchFailed unless the group stands behind exactly what was acked; nothing is in hand and no filter drops anything."""
+        """Raise BenchFailed unless the group's offsets equal the number of acked messages.
+
+        No message may be leased, and no filter may drop any.
+        """
         check_committed(mesh, self._topic, self._group, self.acked)
 
 
 def check_committed(mesh: OwnMesh, topic: str, group: str, acked: int) -> None:
-    """BenchFailed unless the offsets that *group* has committed are *acked* together."""
+    """Raise BenchFailed unless the committed offsets of *group* add up to *acked*."""
     committed = sum(mesh.ask("GET", f"{paths.group_offsets_path(group)}?topic={topic}")["offsets"].values())
     if committed != acked:
         raise BenchFailed(f"{topic}: {acked} acked, {committed} committed")
 
 
 async def bench_receive_ack(mesh: OwnMesh, topic: str, *, seconds: float, warm_up_s: float = WARM_UP_S) -> Figure:
-    """receive_ack of *topic*, which must hold more than the run takes. Counts a message when its ack is confirmed."""
+    """Return receive_ack of *topic*, which must hold more than the run receives.
+
+    A message counts when its ack is confirmed.
+    """
     mesh.ask("PUT", paths.group_path(GROUP), {"invisible": "60s"})
     receivers = Receivers(topic)
     run = await run_closed_loop(

@@ -1,7 +1,8 @@
-"""The figure of a name server: four broker groups with a thousand topics each register, and say that nothing has changed.
+"""The figure of a name server: registrations of four broker groups with a thousand topics each.
 
-Over HTTP at a real process of its own, one after the other on one connection, as it would be if all came back at once. Each round is a new
-reign with other topics, so that everything is taken anew.
+Each group then reports that nothing has changed. Over HTTP at a real process of its own, one after
+the other on one connection, as when all groups come back at once. Each round is a new reign with
+other topics, so that every registration is processed completely.
 """
 
 import asyncio
@@ -27,7 +28,10 @@ _START_WITHIN_S = 20.0
 
 
 async def bench_registering() -> Figure:
-    """register_4x1000: ms until all four have registered; the ms of four heartbeats that say "unchanged", and the bytes of one."""
+    """Return register_4x1000: ms until all four have registered.
+
+    Also the ms of four heartbeats that report "unchanged", and the bytes of one.
+    """
     return await asyncio.to_thread(_measure)
 
 
@@ -85,7 +89,7 @@ def _leader(number: int, reign: int) -> Registration:
 
 
 def _say(connection: HTTPConnection, said: list[Registration]) -> float:
-    """How many ms it took to tell it all, from the documents to the last answer."""
+    """Return the ms of all registrations, from the documents to the last answer."""
     began_s = time.perf_counter()
     for registration in said:
         _ask(connection, "POST", REGISTER_PATH, encode_json(registration))

@@ -1,4 +1,7 @@
-"""The SDK's own figure: what a producer in Python reaches with `send_batch`. Stands apart, since its cost is the client's."""
+"""The figure of the SDK: the rate of `send_batch` of a producer in Python.
+
+It is separate from the others, since its cost is the client's.
+"""
 
 import asyncio
 import random
@@ -16,7 +19,10 @@ _TOPIC = "sdk"
 
 
 async def bench_sdk(mesh: OwnMesh, rng: random.Random, *, seconds: float) -> Figure:
-    """sdk_send_batch: 8 tasks on one Producer, 100 messages a call, each message with its idempotency key."""
+    """Return sdk_send_batch: 8 tasks on one Producer, 100 messages in each call.
+
+    Each message has its idempotency key.
+    """
     mesh.ask("PUT", paths.topic_path(_TOPIC), {"queues": 8})
     messages = [OutgoingMessage(body=rng.randbytes(BODY_SIZE_BYTES)) for _ in range(BATCH_MESSAGES)]
     clock = asyncio.get_running_loop().time

@@ -1,4 +1,7 @@
-"""The figures of sending: singles over 1, 16 and 64 connections, and batches of 100 in MessagePack over 16."""
+"""The figures of sends: singles over 1, 16 and 64 connections, batches of 100 over 16.
+
+Batches are in MessagePack.
+"""
 
 import itertools
 import random
@@ -16,13 +19,13 @@ from tern_wire import paths
 BODY_SIZE_BYTES = 1_024
 BATCH_MESSAGES = 100
 BATCH_CONNECTIONS = 16
-# Different bodies in turn, so that nothing on the way profits from seeing the same bytes again.
+# Different bodies in turn, so that no cache on the way profits from equal bytes.
 _BODIES = 64
 _QUEUES = 8
 
 
 class _BatchReply(msgspec.Struct):
-    """What counts in a batch's answer; the receipts stay unparsed."""
+    """The used fields of a batch's answer; the receipts stay unparsed."""
 
     results: list[msgspec.Raw]
     failed: int = 0
@@ -32,13 +35,13 @@ _decode_batch_reply = msgspec.msgpack.Decoder(_BatchReply).decode
 
 
 def single_requests(topic: str, rng: random.Random) -> list[Prepared]:
-    """Whole requests with one random body each."""
+    """Return whole requests with one random body each."""
     path = paths.messages_path(topic)
     return [prepare("POST", path, rng.randbytes(BODY_SIZE_BYTES)) for _ in range(_BODIES)]
 
 
 def batch_requests(topic: str, rng: random.Random) -> list[Prepared]:
-    """Whole requests with 100 random bodies each."""
+    """Return whole requests with 100 random bodies each."""
     headers = {"Content-Type": paths.MSGPACK, "Accept": paths.MSGPACK}
     batches = (
         msgspec.msgpack.encode({"messages": [{"body": rng.randbytes(BODY_SIZE_BYTES)} for _ in range(BATCH_MESSAGES)]})
@@ -48,7 +51,10 @@ def batch_requests(topic: str, rng: random.Random) -> list[Prepared]:
 
 
 def send_singles(requests: Iterator[Prepared]) -> Step:
-    """A step that sends the next single, until there is none; BenchFailed unless it is stored."""
+    """Return a step that sends the next single, until there is none.
+
+    BenchFailed unless the message is stored.
+    """
 
     async def step(connection: HttpConnection) -> int | None:
         request = next(requests, None)
@@ -63,7 +69,10 @@ def send_singles(requests: Iterator[Prepared]) -> Step:
 
 
 def send_batches(requests: Iterator[Prepared], messages: int = BATCH_MESSAGES) -> Step:
-    """A step that sends the next batch of *messages*, until there is none; BenchFailed unless every message is stored."""
+    """Return a step that sends the next batch of *messages*, until there is none.
+
+    BenchFailed unless every message is stored.
+    """
 
     async def step(connection: HttpConnection) -> int | None:
         request = next(requests, None)
@@ -81,7 +90,10 @@ def send_batches(requests: Iterator[Prepared], messages: int = BATCH_MESSAGES) -
 
 
 async def bench_singles(mesh: OwnMesh, connections: int, rng: random.Random, *, seconds: float) -> Figure:
-    """send_single_N: each message its own request. Ceiling: the same requests against a bare echo."""
+    """Return send_single_N: a request for each message.
+
+    Ceiling: the same requests against a bare echo.
+    """
     topic = f"single-{connections}"
     mesh.ask("PUT", paths.topic_path(topic), {"queues": _QUEUES})
     requests = single_requests(topic, rng)
@@ -100,7 +112,10 @@ async def bench_singles(mesh: OwnMesh, connections: int, rng: random.Random, *, 
 
 
 async def bench_batches(mesh: OwnMesh, topic: str, rng: random.Random, *, seconds: float) -> Figure:
-    """send_batch. Ceiling: as many bodies as three files take, written and fdatasynced 512 KiB at a time."""
+    """Return send_batch.
+
+    Ceiling: as many bodies as three files take, written and fdatasynced 512 KiB at a time.
+    """
     mesh.ask("PUT", paths.topic_path(topic), {"queues": _QUEUES})
     requests = batch_requests(topic, rng)
     step = send_batches(itertools.cycle(requests))
@@ -125,7 +140,7 @@ async def bench_batches(mesh: OwnMesh, topic: str, rng: random.Random, *, second
 
 
 def check_stored(mesh: OwnMesh, topic: str, acknowledged: int) -> None:
-    """BenchFailed unless the topic holds exactly what was acknowledged."""
+    """Raise BenchFailed unless the topic holds exactly the acknowledged messages."""
     stored = mesh.stored(topic)
     if stored != acknowledged:
         raise BenchFailed(f"{topic}: {acknowledged} sends were acknowledged, {stored} messages are stored")

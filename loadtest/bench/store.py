@@ -1,7 +1,8 @@
-"""`python -m loadtest.bench.store`: what the store costs, each figure beside a bare loop of the same run or an absolute bar.
+"""`python -m loadtest.bench.store`: the cost of the store.
 
-About 3 minutes and 12 GB of disk, in a folder below `.tern/bench/` that is removed afterwards; with `--quick` 20 seconds and
-5 GB. A bar that is missed is shown, never an error; a message that is missing is.
+Each figure stands beside a bare loop of the same run or an absolute bar. About 3 minutes and 12 GB
+of disk, in a folder below `.tern/bench/` that is removed afterwards; with `--quick` 20 seconds and
+5 GB. A missed bar is shown, never an error; a missing message is an error.
 """
 
 import argparse
@@ -35,7 +36,7 @@ BENCHES: Mapping[str, Callable[[Path, Sizes], Iterator[Figure]]] = {
 
 
 def run(folder: Path, sizes: Sizes, names: list[str], output: Path) -> list[Figure]:
-    """Measure what *names* says, writing each figure's JSON line to *output* and to stdout as it comes."""
+    """Run the benches *names*; write each figure's JSON line to *output* and stdout as it comes."""
     figures = []
     with output.open("w") as file:
         for name in names:
@@ -47,7 +48,7 @@ def run(folder: Path, sizes: Sizes, names: list[str], output: Path) -> list[Figu
 
 
 def main() -> int:
-    """Exit code 1 when something that was stored was not found again."""
+    """Return exit code 1 when a stored message was not found again."""
     parser = argparse.ArgumentParser(prog="python -m loadtest.bench.store", description=__doc__)
     parser.add_argument("bench", nargs="*", choices=[[], *BENCHES], help="one of %(choices)s (all)")
     parser.add_argument("-o", "--output", type=Path, default=_FOLDER / "store.json", help="JSON lines (%(default)s)")

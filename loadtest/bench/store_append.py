@@ -1,4 +1,4 @@
-"""Appending to the commit log and scanning it again, against the fewest system calls that do the same to a file."""
+"""Appends to the commit log and recovery scans, against the fewest system calls on a file."""
 
 import os
 import time
@@ -17,12 +17,15 @@ _WINDOW_SIZE_BYTES = 1 << 20
 
 
 def bench_group(segment_size_bytes: int) -> Genesis:
-    """The group of every log that a bench makes."""
+    """Return the group of every log that a bench makes."""
     return Genesis(bytes(16), ("bench",), segment_size_bytes)
 
 
 def bench_append(folder: Path, sizes: Sizes) -> Iterator[Figure]:
-    """Entries of 512 KiB with and without fdatasync, from the same parts, into files that are allocated in the same way."""
+    """Yield entries of 512 KiB with and without fdatasync.
+
+    Both sides write the same parts into files that are allocated in the same way.
+    """
     for figure, synced, ratio in (("append_synced", True, 0.75), ("append_unsynced", False, 0.5)):
         with scratch(folder / "append") as place:
             ours, bare = _OurAppend(place, sizes, synced=synced), _BareAppend(place, sizes, synced=synced)
@@ -41,7 +44,7 @@ class _OurAppend:
         self._maker = EntryMaker(Shape())
 
     def round(self) -> float:
-        """MB/s."""
+        """Return MB/s."""
         log, spent_s, written = self.log, 0.0, 0
         drop_cache(self._directory)
         while written < self._size_bytes:
@@ -62,7 +65,7 @@ class _OurAppend:
 
 
 class _BareAppend:
-    """One pwritev an entry, into a file of a segment's size; then the next file."""
+    """One pwritev for each entry, into a file of a segment's size; then the next file."""
 
     def __init__(self, directory: Path, sizes: Sizes, *, synced: bool) -> None:
         self._directory, self._size_bytes, self._synced = directory, sizes.append_size_bytes, synced
@@ -71,7 +74,7 @@ class _BareAppend:
         self.fd = -1
 
     def round(self) -> float:
-        """MB/s."""
+        """Return MB/s."""
         spent_s, written = 0.0, 0
         drop_cache(self._directory)
         while written < self._size_bytes:
@@ -97,7 +100,10 @@ class _BareAppend:
 
 
 def bench_scan(folder: Path, sizes: Sizes) -> Iterator[Figure]:
-    """Opening a log from its first byte on, everything in the file cache, against pread and crc32 alone."""
+    """Yield the opening of a log from its first byte on, against pread and crc32 alone.
+
+    The files are in the file cache.
+    """
     group = bench_group(sizes.segment_size_bytes)
     with scratch(folder / "scan") as place:
         maker, log = EntryMaker(Shape()), CommitLog.open(place, group=group)

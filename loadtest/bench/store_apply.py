@@ -1,4 +1,7 @@
-"""Applying entries on one core: positions, offsets, consume queues, key index; and what is written for each message."""
+"""Applying entries on one core: positions, offsets, consume queues, key index.
+
+Also the bytes written for each message.
+"""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -15,7 +18,7 @@ _FULL = Shape(queues=8, run=1, has_key=True, has_tag=True, properties=2)
 
 
 class CountingFiles(RealFiles):
-    """The kernel's files, and how many bytes were passed to them."""
+    """The kernel's files, with a count of the bytes passed to them."""
 
     def __init__(self) -> None:
         self.written_bytes = 0
@@ -30,14 +33,17 @@ class CountingFiles(RealFiles):
 
 
 class Applying:
-    """Rounds of one shape in one store that goes on growing; *with_append*: the log's own append is timed too."""
+    """Rounds of one shape in one store that goes on growing.
+
+    *with_append*: the log's own append is timed too.
+    """
 
     def __init__(self, node: BenchNode, shape: Shape, messages: int, *, with_append: bool) -> None:
         self._node, self._maker = node, EntryMaker(shape)
         self._messages, self._with_append = messages, with_append
 
     def round(self) -> float:
-        """Messages per second."""
+        """Return messages per second."""
         node, maker, spent_s, done = self._node, self._maker, 0.0, 0
         drop_cache(node.store.directory)
         while done < self._messages:
@@ -54,7 +60,7 @@ class Applying:
 
 
 def bench_apply(folder: Path, sizes: Sizes) -> Iterator[Figure]:
-    """Records of 1 KiB in entries of 512 KiB. RocketMQ's message ids are always indexed."""
+    """Yield records of 1 KiB in entries of 512 KiB. RocketMQ's message ids are always indexed."""
     shapes = (
         ("apply", Shape(queues=8), Bar(value=400_000), "one queue in an entry"),
         ("apply_8_queues", Shape(queues=8, run=1), Bar(value=400_000), "8 queues in every entry"),
@@ -68,7 +74,10 @@ def bench_apply(folder: Path, sizes: Sizes) -> Iterator[Figure]:
 
 
 def bench_written(folder: Path, sizes: Sizes) -> Iterator[Figure]:
-    """Bytes passed to pwrite for each message of 1 KiB: log, queues, index, and a save every 64 MiB."""
+    """Yield the bytes passed to pwrite for each message of 1 KiB.
+
+    Log, queues, index, and a save every 64 MiB.
+    """
     for figure, shape, bar_kib in (("written_per_message", Shape(queues=8), 1.25), ("written_full", _FULL, 1.40)):
         files = CountingFiles()
         with (

@@ -1,7 +1,8 @@
-"""Entries as a broker makes them, fast: one template of records, whose ids, keys and queues are written in with arrays.
+"""Entries as in a broker, made fast: one template of records, with ids and keys written in.
 
-Law: every byte is where `tern_broker` and the proxy put it (entry head, command head, rows, records stamped with time and
-host); two entries differ in message ids, keys, queues and times, so that an index sees as many keys as there are messages.
+Queues and ids are written with arrays. Law: every byte is where `tern_broker` and the proxy put it
+(entry head, command head, rows, records stamped with time and host). Two entries differ in message
+ids, keys, queues and times, so that an index gets as many keys as there are messages.
 """
 
 import random
@@ -36,7 +37,10 @@ QUEUES_PER_TOPIC_MAX = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """What the messages look like. *run* messages in a row go to one queue, then as many to the next; 0: a whole entry."""
+    """The form of the messages.
+
+    *run* messages in a row go to one queue, then as many to the next; 0: a whole entry.
+    """
 
     queues: int = 1
     run: int = 0
@@ -48,7 +52,7 @@ class Shape:
 
     @property
     def topics(self) -> list[tuple[str, int]]:
-        """Name and number of queues of each topic; ids count from 1 if they are created in this order."""
+        """Return name and queues of each topic; ids count from 1 if created in this order."""
         left, found = self.queues, list[tuple[str, int]]()
         while left:
             found.append((f"bench-{len(found):03d}", min(left, QUEUES_PER_TOPIC_MAX)))
@@ -57,7 +61,7 @@ class Shape:
 
 
 class EntryMaker:
-    """Entries of one shape, one after the other. The parts are good until the next call."""
+    """Entries of one shape, one after the other. The parts are valid until the next call."""
 
     def __init__(self, shape: Shape, seed: int = 1) -> None:
         rng = random.Random(seed)
@@ -79,7 +83,7 @@ class EntryMaker:
         self._at_topic = record.index(b"bench-", AT_STORE_STAMP + shape.body_size_bytes) + len("bench-")
 
     def take(self) -> Parts:
-        """The parts of the next entry's body."""
+        """Return the parts of the next entry's body."""
         numbers = np.arange(self.made, self.made + self.count, dtype=np.int64)
         self._write_number(self._at_id, numbers)
         if self._at_key:
@@ -109,15 +113,18 @@ class EntryMaker:
 
 
 def key_number(numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """The number in the key of the message with a number: far from its neighbours', so that hashes do not run in order."""
+    """Return the number in the key of each message.
+
+    Neighbours have distant numbers, so that hashes do not run in order.
+    """
     return numbers * 0x9E3779B1 & (1 << 4 * _NUMBER_LENGTH) - 1
 
 
 def key_of(number: int) -> str:
-    """The key of message *number*."""
+    """Return the key of message *number*."""
     return f"{_KEY_PREFIX}{int(key_number(np.array([number]))[0]):012X}"
 
 
 def id_of(number: int) -> str:
-    """The id of message *number*."""
+    """Return the id of message *number*."""
     return f"{_ID_PREFIX}{number:012X}"

@@ -1,8 +1,9 @@
-"""Figures of `make bench-store` and `make bench-raft`: measured in turns with a bare loop, judged by a bar, printed as a table and as JSON lines.
+"""Figures of `make bench-store` and `make bench-raft`, as a table and as JSON lines.
 
-Law: a ratio compares what ran in the same run on the same disk, ours and bare in turns, so that a machine that others use
-slows both. A figure is the median of its rounds, its ratio the median of the rounds' ratios. Beside it stand the best round, and
-its ratio to the bare loop's best: what a quiet machine would show.
+They are measured in turns with a bare loop and judged by a bar. Law: a ratio compares two loops of
+the same run on the same disk, ours and bare in turns, so that other load on the machine slows both.
+A figure is the median of its rounds, its ratio the median of the rounds' ratios. Beside it stand
+the best round, and its ratio to the bare loop's best: an estimate for a quiet machine.
 """
 
 import os
@@ -26,7 +27,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bar:
-    """What a figure must reach: *ratio* of the bare loop, or *value* in the figure's unit; either one is enough."""
+    """The bar of a figure: *ratio* of the bare loop, or *value* in its unit; one suffices."""
 
     ratio: float | None = None
     value: float | None = None
@@ -38,7 +39,7 @@ class Bar:
         return by_value or (self.ratio is not None and ratio is not None and ratio >= self.ratio)
 
     def text(self) -> str:
-        """As the table shows it."""
+        """Return the bar as a text for the table."""
         sign = "≥" if self.more_is_better else "≤"
         said = [f"{sign} {self.ratio:g} of bare"] if self.ratio is not None else []
         return " or ".join(said + ([f"{sign} {self.value:,g}"] if self.value is not None else []))
@@ -53,7 +54,10 @@ def judged(
     bare: Sequence[float] = (),
     note: str = "",
 ) -> Figure:
-    """The figure of several rounds, each measured beside the bare round of the same number (none: nothing to compare)."""
+    """Return the figure of several rounds.
+
+    Each is measured beside the bare round of the same number (none: nothing to compare).
+    """
     pairs = [mine / other for mine, other in zip(ours, bare, strict=True)] if bare else []
     value, ratio = statistics.median(ours), statistics.median(pairs) if pairs else None
     better = max if bar is None or bar.more_is_better else min
@@ -73,7 +77,10 @@ def judged(
 
 
 def in_turns(count: int, *works: Callable[[], float]) -> list[list[float]]:
-    """What each of *works* returned, one list a work, from *count* turns A B A B; one turn before that does not count."""
+    """Return the results of each of *works*, one list each, from *count* turns A B A B.
+
+    One turn before that does not count.
+    """
     found: list[list[float]] = [[] for _ in works]
     for turn in range(count + 1):
         for number, work in enumerate(works):
@@ -84,7 +91,10 @@ def in_turns(count: int, *works: Callable[[], float]) -> list[list[float]]:
 
 
 def show_store(figures: Iterable[Figure], console: Console, title: str = "bench-store") -> None:
-    """The table: figure, ours, bare, ratio, bar, whether it is met (by the median, or only by the best round)."""
+    """Print the table: figure, ours, bare, ratio, bar, and whether the bar is met.
+
+    It is met by the median, or only by the best round.
+    """
     table = Table("figure", "ours", "best", "bare", "ratio", "bar", "ok", "", title=title)
     for column in table.columns[1:5]:
         column.justify = "right"
@@ -106,7 +116,7 @@ def show_store(figures: Iterable[Figure], console: Console, title: str = "bench-
 
 @contextmanager
 def scratch(folder: Path) -> Iterator[Path]:
-    """An empty folder, removed afterwards."""
+    """Yield an empty folder, removed afterwards."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     try:
@@ -116,9 +126,10 @@ def scratch(folder: Path) -> Iterator[Path]:
 
 
 def drop_cache(folder: Path) -> None:
-    """Everything below *folder* is on disk and no longer in the file cache.
+    """Write everything below *folder* to disk and drop it from the file cache.
 
-    Before a round, so that it takes pages that were used before: a virtual machine's first use of a page costs far more.
+    Called before a round, so that it takes pages that were used before: a virtual machine's first
+    use of a page costs far more.
     """
     for path in folder.rglob("*"):
         if path.is_file():
@@ -129,19 +140,19 @@ def drop_cache(folder: Path) -> None:
 
 
 def memory_mb() -> float:
-    """What this process holds of its own in memory (anonymous pages), in MB; pages of files do not count."""
+    """Return the process's own memory (anonymous pages) in MB; pages of files do not count."""
     with Path("/proc/self/status").open() as file:
         kib = next(int(line.split()[1]) for line in file if line.startswith("RssAnon:"))
     return kib * 1024 / 1e6
 
 
 def open_files() -> int:
-    """Descriptors of this process."""
+    """Return the number of descriptors of this process."""
     return len(os.listdir("/proc/self/fd"))
 
 
 def in_process(work: Callable[..., Result], *args: object) -> Result:
-    """What *work* (importable) returns in a process of its own: nothing of ours is in its memory yet."""
+    """Return the result of *work* (importable) in a new process without memory of ours."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         return pool.submit(work, *args).result()
 

@@ -1,4 +1,7 @@
-"""One node's store and its state machine, put together as the broker's engine does it, without Raft: all on one thread."""
+"""One node's store and its state machine, assembled as in the broker's engine, without Raft.
+
+Everything runs on one thread.
+"""
 
 from pathlib import Path
 from types import TracebackType
@@ -19,17 +22,20 @@ from tern_wire.link.commands import STATE_MACHINE_VERSION, CommandKind, entry_pa
 from tern_wire.link.requests import Parts
 from tern_wire.records.write import fill_in
 
-# A broker saves its state this often.
+# A broker saves its state at this interval of log bytes.
 SAVE_AFTER_BYTES = 64 << 20
 
 
 class BenchNode:
-    """Recovered when it is made: state loaded, the log's tail applied. Owner: the bench that uses it in a `with` block."""
+    """A recovered node: state loaded, the log's tail applied.
+
+    Owner: the bench that uses it in a `with` block.
+    """
 
     def __init__(
         self, directory: Path, segment_size_bytes: int, shape: Shape | None = None, *, files: Files = REAL_FILES
     ) -> None:
-        """With *shape* its topics are made, if this is a new store."""
+        """Open the store. If it is new, *shape* has the topics to make."""
         self.store = Store.open(directory, group=bench_group(segment_size_bytes), files=files)
         self.log, self.queues = self.store.log, self.store.queues
         payload, applied = self.store.payload, self.store.applied
@@ -47,11 +53,11 @@ class BenchNode:
             self.apply(self.append(entry_parts(0, commands)))
 
     def append(self, parts: Parts) -> StoredEntry:
-        """The next entry, in the page cache."""
+        """Append the next entry, to the page cache."""
         return self.log.append(EntryKind.COMMANDS, self.log.end_index + 1, 1, parts, STATE_MACHINE_VERSION)
 
     def apply(self, entry: StoredEntry) -> list[Verdict]:
-        """Positions, offsets, consume queues, key index of one entry; its verdicts."""
+        """Apply one entry and write its queues and keys; return its verdicts."""
         if entry.kind != EntryKind.COMMANDS:
             return []
         applied = self.state.apply(entry.body, entry.position + HEADER_SIZE_BYTES, entry.index)
@@ -62,12 +68,15 @@ class BenchNode:
         return applied.verdicts
 
     def dispatch(self, entry: StoredEntry, applied: Applied) -> None:
-        """Consume queues and key index of an entry that was applied."""
+        """Write consume queues and key index of an applied entry."""
         for appends in applied.appends:
             self.store.dispatch(entry, appends, self._topics, self.state.now_ms)
 
     def allocate_ahead(self) -> None:
-        """The next segment, when half of this one is full; a broker's disk thread does this."""
+        """Allocate the next segment when half of this one is full.
+
+        In a broker the disk thread does this.
+        """
         if self.log.end_position % self.log.segment_size_bytes > self.log.segment_size_bytes // 2:
             spare = self.log.preallocate_next()
             if spare is not None:
@@ -80,7 +89,7 @@ class BenchNode:
             self.save()
 
     def save(self) -> None:
-        """The state and every file, durably."""
+        """Save the state and every file, durably."""
         snapshot = saving.take(self.state)
         save = self.store.save(self.log.mark(self.log.end_index), lambda: saving.encode(snapshot))
         self.store.saved(save, is_saved=save.run())
@@ -88,11 +97,14 @@ class BenchNode:
 
     @property
     def unsaved_bytes(self) -> int:
-        """What a restart after a crash would apply again."""
+        """The bytes of log that a restart after a crash would apply again."""
         return self.log.end_position - self._saved_position
 
     def pull(self, topic_id: int, queue: int, offset: int, count: int) -> memoryview:
-        """The records of *count* messages from *offset* on as a consumer gets them: verified, offset and position filled in."""
+        """Return the records of *count* messages from *offset* on, as for a consumer.
+
+        They are verified, with offset and position filled in.
+        """
         entries = self.store.read_queue(topic_id, queue, offset, count)
         positions, sizes = entries["position"].astype(np.int64), entries["size"].astype(np.int64)
         data = self.log.read_records(positions, sizes)
@@ -100,7 +112,7 @@ class BenchNode:
         return data
 
     def close(self) -> None:
-        """Close the files and save nothing: what a crash of the process leaves."""
+        """Close the files without a save: the state after a crash of the process."""
         self.store.close()
 
     def __enter__(self) -> "BenchNode":

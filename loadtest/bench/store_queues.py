@@ -1,4 +1,4 @@
-"""Ten thousand queues beside one: how fast messages are appended and applied, memory, open files."""
+"""Ten thousand queues beside one: rates of append and apply, memory, open files."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,12 +10,15 @@ from loadtest.bench.store_figures import Bar, in_process, in_turns, judged, memo
 from loadtest.bench.store_node import BenchNode
 from loadtest.bench.store_sizes import Sizes
 
-# Messages in a row that go to one queue: a batch of the SDK, what a lane gathers, and the worst there can be.
+# Messages in a row to one queue: a batch of the SDK, a gathered lane, and the worst case.
 RUNS = (100, 16, 1)
 
 
 def bench_queues(folder: Path, sizes: Sizes) -> Iterator[Figure]:
-    """Rates in turns with a store of one queue; memory and open files in processes of their own."""
+    """Yield rates in turns with a store of one queue, then memory and open files.
+
+    The latter are measured in processes of their own.
+    """
     for run in RUNS:
         many, one = Shape(queues=sizes.queues, run=run), Shape()
         with (
@@ -42,7 +45,7 @@ def bench_queues(folder: Path, sizes: Sizes) -> Iterator[Figure]:
 
 
 def fill(node: BenchNode, maker: EntryMaker, messages: int) -> int:
-    """Append and apply so many messages at least; how many files were open at most."""
+    """Append and apply at least *messages* messages; return the maximum of open files."""
     most = 0
     while maker.made < messages:
         node.apply(node.append(maker.take()))
@@ -53,7 +56,10 @@ def fill(node: BenchNode, maker: EntryMaker, messages: int) -> int:
 
 
 def held(place: Path, segment_size_bytes: int, shape: Shape, messages: int) -> tuple[float, int]:
-    """MB of memory after *messages* messages or after the save that follows them, the larger one; most open files."""
+    """Return MB of memory and the maximum of open files.
+
+    The memory is the larger of that after *messages* messages and that after the following save.
+    """
     with BenchNode(place, segment_size_bytes, shape) as node:
         files, memory = fill(node, EntryMaker(shape), messages), memory_mb()
         node.save()

@@ -1,4 +1,4 @@
-"""Pulling: 4 MiB of one queue's messages, verified and filled in, against pread of as many bytes."""
+"""Pulls: 4 MiB of one queue's messages, verified and filled in, against pread of as many bytes."""
 
 import os
 import time
@@ -16,9 +16,10 @@ RANGE_SIZE_BYTES = 4 << 20
 
 
 def bench_pull(folder: Path, sizes: Sizes) -> Iterator[Figure]:
-    """Everything in the file cache: one queue's records end to end, and eight queues' records interleaved.
+    """Yield pulls of one queue's contiguous records, and of eight queues' interleaved records.
 
-    `first`: by a process that has not read the entries yet and checks each of them as a whole.
+    Everything is in the file cache. `first`: by a process that has not read the entries yet and
+    checks each of them as a whole.
     """
     shapes = (
         ("pull_contiguous", Shape(), Bar(ratio=0.4), "one queue"),
@@ -40,7 +41,7 @@ def bench_pull(folder: Path, sizes: Sizes) -> Iterator[Figure]:
 
 
 class _Pull:
-    """Every queue from its first message to its last, as consumers that are far behind read."""
+    """Reads every queue from its first message to its last, as consumers that are far behind do."""
 
     def __init__(self, place: Path, sizes: Sizes, maker: EntryMaker) -> None:
         self._place, self._sizes = place, sizes
@@ -49,16 +50,16 @@ class _Pull:
         self.node: BenchNode
 
     def open(self) -> BenchNode:
-        """The store again."""
+        """Open the store again."""
         return BenchNode(self._place, self._sizes.segment_size_bytes)
 
     def first_round(self) -> float:
-        """MB/s of a node that has just started."""
+        """Return MB/s of a node that has just started."""
         with self.open() as self.node:
             return self.round()
 
     def round(self) -> float:
-        """MB/s."""
+        """Return MB/s."""
         node, read, began_s = self.node, 0, time.perf_counter()
         ends = node.state.names.topics_by_id[1].ends
         for queue, end in enumerate(ends):
@@ -71,13 +72,13 @@ class _Pull:
 
 
 class _BarePull:
-    """The same file in pieces as large."""
+    """Reads the same file in pieces as large."""
 
     def __init__(self, path: Path, size_bytes: int) -> None:
         self._path, self._size_bytes = path, size_bytes
 
     def round(self) -> float:
-        """MB/s."""
+        """Return MB/s."""
         fd, began_s = os.open(self._path, os.O_RDONLY), time.perf_counter()
         read = sum(len(os.pread(fd, RANGE_SIZE_BYTES, at)) for at in range(0, self._size_bytes, RANGE_SIZE_BYTES))
         spent_s = time.perf_counter() - began_s

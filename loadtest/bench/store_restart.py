@@ -1,6 +1,7 @@
-"""A store of millions of messages with two keys each: memory while it grows, how long restarts take, how fast a key is found.
+"""A store of millions of messages with two keys each: memory, restarts, and look-ups of keys.
 
-Every step runs in a process of its own, so that memory is that of a broker which has just started; importing is not timed.
+Every step runs in a process of its own, so that its memory is that of a broker which has just
+started; imports are not timed.
 """
 
 import os
@@ -22,7 +23,10 @@ SHAPE = Shape(queues=8, run=100, has_key=True)
 
 
 def bench_large(folder: Path, sizes: Sizes) -> Iterator[Figure]:
-    """Memory at two sizes of the log; restarts with the file cache as it is and emptied; keys looked up with it emptied."""
+    """Yield memory at two sizes of the log, restarts, and look-ups of keys.
+
+    Restarts run with the file cache as it is and emptied, look-ups with it emptied.
+    """
     few, many = (size >> 20 for size in sizes.memory_sizes_bytes)
     with scratch(folder / "large") as place:
         memory, per_s = in_process(grow, place, sizes)
@@ -52,7 +56,10 @@ def _restarts(place: Path, sizes: Sizes, figure: str, bar: Bar) -> Iterator[Figu
 
 
 def grow(place: Path, sizes: Sizes) -> tuple[list[float], float]:
-    """Fill a store and stop it in order. MB of memory when the log reaches each size, and messages per second overall."""
+    """Fill a store and stop it in order.
+
+    Returns MB of memory when the log reaches each size, and messages per second overall.
+    """
     maker, memory, left, began_s = EntryMaker(SHAPE), list[float](), list(sizes.memory_sizes_bytes), time.perf_counter()
     with BenchNode(place, sizes.segment_size_bytes, SHAPE) as node:
         while maker.made < sizes.large_messages or left:
@@ -67,7 +74,7 @@ def grow(place: Path, sizes: Sizes) -> tuple[list[float], float]:
 
 
 def restart(place: Path, sizes: Sizes) -> tuple[float, int, float]:
-    """Seconds until everything is applied, bytes of log that were applied again, MB of memory."""
+    """Return seconds until all is applied, bytes of log applied again, and MB of memory."""
     began_s = time.perf_counter()
     with BenchNode(place, sizes.segment_size_bytes) as node:
         spent_s = time.perf_counter() - began_s
@@ -78,7 +85,7 @@ def restart(place: Path, sizes: Sizes) -> tuple[float, int, float]:
 
 
 def kill_while_writing(place: Path, sizes: Sizes) -> None:
-    """A process goes on writing and is ended by SIGKILL with `unsaved_size_bytes` behind its last save."""
+    """Run a writing process and end it by SIGKILL, `unsaved_size_bytes` behind its last save."""
     child = get_context("spawn").Process(target=write_until_killed, args=(place, sizes))
     child.start()
     child.join()
@@ -87,7 +94,7 @@ def kill_while_writing(place: Path, sizes: Sizes) -> None:
 
 
 def write_until_killed(place: Path, sizes: Sizes) -> None:
-    """Never returns."""
+    """Write until SIGKILL; never returns."""
     with BenchNode(place, sizes.segment_size_bytes) as node:
         maker = EntryMaker(SHAPE)
         maker.made = sum(node.state.names.topics_by_id[1].ends)
@@ -97,7 +104,10 @@ def write_until_killed(place: Path, sizes: Sizes) -> None:
 
 
 def look_up(place: Path, sizes: Sizes) -> list[float]:
-    """Milliseconds of each look-up, of keys all over the store, after the file cache was emptied once."""
+    """Return the milliseconds of each look-up of keys all over the store.
+
+    The file cache is emptied once before.
+    """
     rng, found_ms = random.Random(1), []
     with BenchNode(place, sizes.segment_size_bytes) as node:
         drop_cache(place)

@@ -1,4 +1,4 @@
-"""How large each bench of the store is: a full run, and a quick one that shows that everything works."""
+"""Sizes of each bench of the store: a full run, and a quick test that it works."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ MIB = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
-    """Sizes in bytes, counts of messages; a round is what one turn of A B A B measures."""
+    """Sizes in bytes, counts of messages; a round is one turn of A B A B."""
 
     segment_size_bytes: int = 1024 * MIB
     # Short rounds, many of them: a shared disk changes its speed within seconds.
@@ -23,14 +23,17 @@ class Sizes:
     large_messages: int = 5_000_000
     # The log's sizes at which memory is compared.
     memory_sizes_bytes: tuple[int, int] = (500 * MIB, 5_000 * MIB)
-    # A state is saved every 64 MiB, and while a save is under way the log goes on: as much again is generous.
+    # A state is saved every 64 MiB, and the log grows during a save: twice the interval is ample.
     unsaved_size_bytes: int = 128 * MIB
     restarts: int = 3
     lookups: int = 300
 
     @property
     def disk_size_bytes(self) -> int:
-        """What the largest bench needs, with room to spare: two segments ahead, queues, index."""
+        """The disk space for the largest bench, with room to spare.
+
+        Two segments ahead, queues, index.
+        """
         return max(self.large_messages * 1_500, self.memory_sizes_bytes[1]) + 4 * self.segment_size_bytes
 
 

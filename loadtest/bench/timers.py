@@ -1,8 +1,9 @@
-"""`python -m loadtest.bench.timers [--mesh]`: how many delayed messages are stored and delivered a second; no assertion on any time.
+"""`python -m loadtest.bench.timers [--mesh]`: delayed messages stored and delivered a second.
 
-In one process: records of 1 KiB for 8 queues in a store on disk, every entry built, appended, synced and applied as a broker's leader
-does it, without network. With --mesh: a fresh mesh of three brokers, in which everything is due at one moment; the rate counts from
-that moment until the last message is in its queue.
+No assertion on any time. In one process: records of 1 KiB for 8 queues in a store on disk; every
+entry is built, appended, synced and applied as in a broker's leader, without network. With --mesh:
+a fresh mesh of three brokers, in which everything is due at one moment; the rate counts from that
+moment until the last message is in its queue.
 """
 
 import argparse
@@ -31,17 +32,17 @@ from tern_wire.records.write import encode_record
 MESSAGES, MESH_MESSAGES, QUEUES = 200_000, 60_000, 8
 SEND_MESSAGES, BATCH_MESSAGES = 500, 1_000
 RECORD_SIZE_BYTES = 1_024
-# All come due within so long, as far from now as the messages need to be stored.
+# All messages are due within SPREAD_MS, and AHEAD_MS is the time to store them.
 SPREAD_MS, AHEAD_MS = 30_000, 30_000
 ROUNDS = 3
-# A mesh that has not delivered everything so long after its time has lost something.
+# A mesh that has not delivered everything so long after its time has lost a message.
 PATIENCE_S = 300
 _FOLDER = Path(".tern/bench")
 BAR = Bar(value=10_000)
 
 
 class Delayed:
-    """A store with messages that wait. Owner: one round."""
+    """A store with delayed messages. Owner: one round."""
 
     def __init__(self, node: BenchNode) -> None:
         self._node = node
@@ -49,7 +50,7 @@ class Delayed:
         self._topic_id = node.state.names.topics["t"].topic_id
 
     def store_all(self) -> float:
-        """Messages a second."""
+        """Store all; return messages a second."""
         payloads = [self._send(first) for first in range(0, MESSAGES, SEND_MESSAGES)]
         began_s = time.perf_counter()
         for number, payload in enumerate(payloads):
@@ -58,7 +59,7 @@ class Delayed:
         return MESSAGES / (time.perf_counter() - began_s)
 
     def fire_all(self) -> float:
-        """Messages a second, when all are due."""
+        """Deliver all, which are due; return messages a second."""
         timers, now_ms = self._node.store.timers, AHEAD_MS + SPREAD_MS
         began_s = time.perf_counter()
         while len(rows := timers.peek(now_ms, FIRE_ROWS_MAX)):
@@ -90,7 +91,7 @@ class Delayed:
 
 
 def bench_timers(folder: Path) -> Iterator[Figure]:
-    """Storing and firing in one process."""
+    """Yield the figures of storing and delivering in one process."""
     stored, fired = [], []
     for _ in range(ROUNDS):
         with scratch(folder / "timers") as place, BenchNode(place, 1 << 30) as node:
@@ -103,14 +104,16 @@ def bench_timers(folder: Path) -> Iterator[Figure]:
 
 
 def bench_mesh(folder: Path) -> Iterator[Figure]:
-    """Firing in a mesh of its own."""
+    """Yield the figure of delivering in a mesh of its own."""
     with own_mesh(folder) as mesh:
         yield fire_in_mesh(mesh)
 
 
 def fire_in_mesh(mesh: OwnMesh, messages: int = MESH_MESSAGES, ahead_ms: int = AHEAD_MS) -> Figure:
-    """delay_fire_mesh: through Raft, on three nodes that share this machine. *messages*: a multiple of BATCH_MESSAGES; they must be
-    stored within *ahead_ms*."""
+    """Return delay_fire_mesh: through Raft, on three nodes that share this machine.
+
+    *messages*: a multiple of BATCH_MESSAGES; they must be stored within *ahead_ms*.
+    """
     mesh.ask("PUT", "/v1/topics/delayed", {"queues": QUEUES, "type": "DELAY"})
     due_ms = time.time_ns() // 1_000_000 + ahead_ms
     connection = HTTPConnection(HOST, mesh.port, timeout=30)
@@ -147,7 +150,7 @@ def _named(figure: Figure) -> Figure:
 
 
 def main() -> int:
-    """Exit code 1 when a total was wrong; a missed bar is shown, never an error."""
+    """Return exit code 1 when a total was wrong; a missed bar is shown, never an error."""
     parser = argparse.ArgumentParser(prog="python -m loadtest.bench.timers", description=__doc__)
     parser.add_argument("--mesh", action="store_true", help="measure a fresh mesh, too")
     options = parser.parse_args()

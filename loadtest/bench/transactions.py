@@ -1,10 +1,12 @@
-"""`python -m loadtest.bench.transactions`: what transactions cost in meshes of three brokers, and what 100,000 open ones do; no assertion on any time.
+"""`python -m loadtest.bench.transactions`: the cost of transactions in meshes of three brokers.
 
     speed  transaction_single_64 beside ordinary sends in turns; callbacks_local, checks_pulled
-    open   open_100000_memory, _list, _restart: begun over 100 producer groups among other messages, retention passing over them
+    open   open_100000_memory, _list, _restart: begun over 100 producer groups among other
+           messages, while retention passes over them
 
-About 5 minutes and 8 GB of disk below `.tern/bench/`, which it removes. `--scale 0.1` measures a tenth of everything. Exit code 1 when an
-answer or a total was wrong, 3 when a bar of a run at full size was missed.
+No assertion on any time. About 5 minutes and 8 GB of disk below `.tern/bench/`, which it removes.
+`--scale 0.1` measures a tenth of everything. Exit code 1 when an answer or a total was wrong, 3
+when a bar of a run at full size was missed.
 """
 
 import argparse
@@ -56,10 +58,11 @@ _BODY_SIZE_BYTES = 1_024
 _LISTED_DEFAULT = 100
 CALLED, PULLED = 3, 10
 OPEN_GROUPS = 100
-# Ends by themselves after the measurement at the earliest.
+# The first check comes after the measurement.
 _LATE = {"check_after": "1h"}
-# Small segments, and a retention of 32 of them: room for the transactions among other messages (see _BESIDE_BATCHES), and little enough that what
-# is sent drives the log's begin past the first of them.
+# Small segments, and a retention of 32 of them: enough for the transactions among other messages
+# (see _BESIDE_BATCHES), and so little that the sends move the log's begin past the first
+# transactions.
 SEGMENT_SIZE_BYTES = 16 << 20
 _RETENTION = {"TERN_BROKER_RETENTION_BYTES": str(32 * SEGMENT_SIZE_BYTES)}
 _PASSING_BATCHES = 1_200
@@ -74,16 +77,16 @@ def _figure(name: str, value: float, unit: str, **more: Any) -> Figure:
     return Figure(bench="transactions", figure=name, value=value, unit=unit, more=more)
 
 
-# Speed ------------------------------------------------------------------------------------------------------------
+# Speed --------------------------------------------------------------------------------------------
 async def bench_speed(mesh: OwnMesh, scale: float, rng: random.Random) -> AsyncIterator[Figure]:
-    """transaction_single_64, callbacks_local, checks_pulled."""
+    """Yield transaction_single_64, callbacks_local, checks_pulled."""
     yield await _bench_singles(mesh, FULL if scale == 1 else FULL.scaled(scale), rng)
     yield await _bench_callbacks(mesh, _part(OPEN_PER_PRODUCER_GROUP_MAX, scale), rng)
     yield await _bench_pulled(mesh, _part(OPEN_PER_PRODUCER_GROUP_MAX, scale), rng)
 
 
 async def _bench_singles(mesh: OwnMesh, sizes: Sizes, rng: random.Random) -> Figure:
-    """Begin and commit of one message, in turns with ordinary single sends."""
+    """Return the rate of begin and commit of one message, in turns with ordinary single sends."""
     declare(mesh, ["ended"], **_LATE)
     mesh.ask("PUT", paths.topic_path("plain"), {"queues": 8})
     ours = Load(mesh, CONNECTIONS, begin_and_commit(begins(["ended"], rng, _BODY_SIZE_BYTES)), sizes)
@@ -97,12 +100,15 @@ async def _bench_singles(mesh: OwnMesh, sizes: Sizes, rng: random.Random) -> Fig
 
 
 async def _bench_callbacks(mesh: OwnMesh, each: int, rng: random.Random) -> Figure:
-    """*each* transactions of CALLED producer groups, due at one moment: by one checker, from the first callback to the last."""
+    """Return the rate of callbacks of one checker, from the first to the last.
+
+    *each* transactions of CALLED producer groups are due at one moment.
+    """
     producer = Answering()
     groups = [f"called-{number}" for number in range(CALLED)]
     async with producer.serving() as url:
         declare(mesh, groups, check_url=url, check_secret=CHECK_SECRET)
-        # Due when the last one is begun, not before.
+        # Due when the last one has begun, not before.
         due_s = 2 + CALLED * each / 500
         requests = begins(groups, rng, _BODY_SIZE_BYTES, **{paths.HEADER_CHECK_AFTER: f"{round(due_s * 1_000)}ms"})
         ids, took_s = await begin_many(mesh, requests, CALLED * each)
@@ -119,7 +125,7 @@ async def _bench_callbacks(mesh: OwnMesh, each: int, rng: random.Random) -> Figu
 
 
 def _until_ended(mesh: OwnMesh, groups: list[str], committed: int) -> None:
-    """BenchFailed unless all of them are committed within 10 s."""
+    """Raise BenchFailed unless all are committed within 10 s."""
     give_up_s = time.monotonic() + 10
     while True:
         stats = [mesh.ask("GET", paths.producer_group_path(group))["stats"] for group in groups]
@@ -131,7 +137,10 @@ def _until_ended(mesh: OwnMesh, groups: list[str], committed: int) -> None:
 
 
 async def _bench_pulled(mesh: OwnMesh, each: int, rng: random.Random) -> Figure:
-    """*each* transactions of PULLED producer groups that are due: polled for over 8 connections, until all were handed out once."""
+    """Return the rate of pulled checks over 8 connections, until all were handed out once.
+
+    *each* transactions of PULLED producer groups are due.
+    """
     groups = [f"pulled-{number}" for number in range(PULLED)]
     declare(mesh, groups, check_after="100ms", check_interval="10m")
     ids, _ = await begin_many(mesh, begins(groups, rng, _BODY_SIZE_BYTES), PULLED * each)
@@ -145,14 +154,17 @@ async def _bench_pulled(mesh: OwnMesh, each: int, rng: random.Random) -> Figure:
     return _figure("checks_pulled", run.per_s, "checks/s", checks=run.total, connections=8, answered_too_per_s=answered)
 
 
-# Many open ones ---------------------------------------------------------------------------------------------------
+# Many open transactions ---------------------------------------------------------------------------
 async def bench_open(mesh: OwnMesh, scale: float, rng: random.Random) -> AsyncIterator[Figure]:
-    """open_100000_memory, _list, _restart; every one of them is listed afterwards and can be committed."""
+    """Yield open_100000_memory, _list, _restart.
+
+    Every transaction is listed afterwards and can be committed.
+    """
     groups = [f"open-{number:03d}" for number in range(_part(OPEN_GROUPS, scale))]
     declare(mesh, groups, **_LATE)
     mesh.ask("PUT", paths.topic_path("passing"), {"queues": 8})
     each = len(groups) * OPEN_PER_PRODUCER_GROUP_MAX // _ROUNDS
-    # What the same load costs as ordinary messages is not theirs.
+    # The memory that the same load takes as ordinary messages does not count.
     mesh.ask("PUT", paths.topic_path("plain"), {"queues": 8})
     ordinary = [prepare("POST", paths.messages_path("plain"), rng.randbytes(256)) for _ in range(64)]
     sends = keyed(itertools.cycle(ordinary), "plain")
@@ -170,7 +182,8 @@ async def bench_open(mesh: OwnMesh, scale: float, rng: random.Random) -> AsyncIt
         await _send_others(mesh, rng, _BESIDE_BATCHES)
         first_rounds.append(_last_index(mesh))
     begun = _rss_mb(mesh)
-    # What was copied meanwhile lies close together by then, and is kept where it is: the first rounds' places at least are gone.
+    # Messages copied meanwhile lie close together by then, and stay there: the places of the first
+    # rounds at least are gone.
     await _pass_over(mesh, rng, first_rounds[_ROUNDS // 4])
     passed = _rss_mb(mesh)
     more = max(found[name] - before[name] for found in (begun, passed) for name in before)
@@ -200,7 +213,7 @@ async def bench_open(mesh: OwnMesh, scale: float, rng: random.Random) -> AsyncIt
 
 
 async def _bench_list(mesh: OwnMesh, ids: list[str]) -> Figure:
-    """A page of the usual size: the slowest but one in a hundred; of the largest as well."""
+    """Return the p99 of a page of the usual size, and of the largest."""
     _, few_s = await list_pages(mesh, _LISTED_DEFAULT, 200)
     listed, many_s = await list_pages(mesh, LISTED_MAX, len(ids))
     _check_same(ids, listed)
@@ -220,7 +233,10 @@ def _last_index(mesh: OwnMesh) -> int:
 
 
 async def _pass_over(mesh: OwnMesh, rng: random.Random, end: int) -> None:
-    """Ordinary messages until every node's log begins behind entry *end*; BenchFailed after a while."""
+    """Send ordinary messages until every node's log begins behind entry *end*.
+
+    BenchFailed after _TRIMMED_WITHIN_S.
+    """
     await _send_others(mesh, rng, _PASSING_BATCHES)
     give_up_s = time.monotonic() + _TRIMMED_WITHIN_S
     while not all(status["log_first_index"] > end for status in mesh.broker_statuses()):
@@ -251,7 +267,7 @@ async def _send(mesh: OwnMesh, connections: int, requests: Iterator[Prepared]) -
 
 
 def _trim(address: str) -> None:
-    """Ask a broker to trim now; who does not lead says so."""
+    """Request a trim of a broker; a follower refuses."""
     connection = HTTPConnection(address, timeout=30)
     try:
         connection.request("POST", "/v1/broker/trim")
@@ -272,13 +288,13 @@ def _part(count: int, scale: float) -> int:
     return max(1, round(count * scale))
 
 
-# The command ------------------------------------------------------------------------------------------------------
+# The command --------------------------------------------------------------------------------------
 BENCHES: Mapping[str, Bench] = {"speed": bench_speed, "open": bench_open}
 
 
 @contextmanager
 def _mesh_of(name: str) -> Iterator[OwnMesh]:
-    """A fresh mesh; that of open transactions keeps little of its log."""
+    """Yield a fresh mesh; that of open transactions keeps little of its log."""
     if name != "open":
         with own_mesh(_FOLDER) as mesh:
             yield mesh
@@ -303,7 +319,7 @@ async def _measured(bench: Bench, mesh: OwnMesh, scale: float, seed: int, file: 
 
 
 def main() -> int:
-    """Exit code 1 when an answer or a total was wrong, MISSED when a bar of a run at full size was missed."""
+    """Return exit code 1 for a wrong answer or total, MISSED for a bar missed at full size."""
     parser = argparse.ArgumentParser(prog="python -m loadtest.bench.transactions", description=__doc__)
     parser.add_argument("bench", nargs="*", choices=[[], *BENCHES], help="some of %(choices)s (all)")
     parser.add_argument("-o", "--output", type=Path, default=_FOLDER / "transactions.json", help="JSON (%(default)s)")

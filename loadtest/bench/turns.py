@@ -1,4 +1,4 @@
-"""Two loads in turns, so that a machine that does other things slows both; the figure that comes of them."""
+"""Two loads in turns, so that other work of the machine slows both; and their figure."""
 
 import statistics
 from collections.abc import Awaitable, Callable, Sequence
@@ -13,14 +13,14 @@ Work = Callable[[], Awaitable[float]]
 
 
 class Load:
-    """A closed loop that goes on from turn to turn. Owns how many messages it has moved in all."""
+    """A closed loop that continues from turn to turn. Owns the number of messages moved in all."""
 
     def __init__(self, mesh: OwnMesh, connections: int, step: Step, sizes: Sizes) -> None:
         self._mesh, self._connections, self._step, self._sizes = mesh, connections, step, sizes
         self.total = 0
 
     async def turn(self) -> float:
-        """Messages a second of one turn, over new connections."""
+        """Run one turn over new connections; return messages a second."""
         sizes = self._sizes
         run = await run_closed_loop(
             *(self._mesh.port, self._connections, self._step),
@@ -33,7 +33,10 @@ class Load:
 
 
 async def in_turns(rounds: int, *works: Work) -> list[list[float]]:
-    """What each of *works* returned, one list a work, from *rounds* turns A B A B; one turn before that does not count."""
+    """Return the results of each of *works*, one list each, from *rounds* turns A B A B.
+
+    One turn before that does not count.
+    """
     found: list[list[float]] = [[] for _ in works]
     for turn in range(rounds + 1):
         for number, work in enumerate(works):
@@ -44,7 +47,10 @@ async def in_turns(rounds: int, *works: Work) -> list[list[float]]:
 
 
 def compared(figure: str, ours: Sequence[float], plain: Sequence[float], **more: Any) -> Figure:
-    """Messages a second of *ours*, the median; `ceiling` is the median of *plain*, `pairwise_ratio` the median of the rounds' ratios."""
+    """Return the figure of *ours*: the median of messages a second.
+
+    `ceiling` is the median of *plain*, `pairwise_ratio` the median of the rounds' ratios.
+    """
     pairs = [mine / other for mine, other in zip(ours, plain, strict=True)]
     told = {
         "pairwise_ratio": round(statistics.median(pairs), 3),

@@ -1,10 +1,13 @@
-"""`python -m loadtest.bench.versions BEFORE`: this checkout beside another one, in one run: two meshes at once, which take turns of a few seconds.
+"""`python -m loadtest.bench.versions BEFORE`: compare this checkout with another one in one run.
 
-A shared machine is up to twice as fast one minute as the next, so figures of two runs say little; the ratio of two windows that lie side by side says
-more, and the median of many such pairs most. Who begins changes with each pair. Rates above 1 and CPU below 1 are better than before.
+Two meshes run at once and take turns of a few seconds. A shared machine is up to twice as fast one
+minute as the next, so figures of two runs mean little. The ratio of two adjacent windows means
+more, and the median of many such pairs most. The order changes with each pair. Rates above 1 and
+CPU below 1 are better than before.
 
-`--delivery 0.1` runs `loadtest.bench.delivery` of the two checkouts in turns instead, at that scale, and compares all its figures: of times
-and sizes the ratio is turned over, so that above 1 is better there, too.
+`--delivery 0.1` runs `loadtest.bench.delivery` of the two checkouts in turns instead, at that
+scale, and compares all its figures. The ratio of times and sizes is inverted, so that above 1 is
+better there, too.
 """
 
 import argparse
@@ -32,15 +35,19 @@ from tern_wire import paths
 _FOLDER = Path(".tern/bench")
 _QUEUES = 8
 _LOAD = "load"
-# What one window of receiving may take at most; sent before it, outside the measurement.
+# The maximum that one window of receives consumes, for each second; sent before, outside the
+# measurement.
 _BACKLOG_BATCHES_PER_S = 400
-# So much of a window's length goes before it.
+# The warm-up before a window, as a part of the window's length.
 _WARM_UP_WINDOWS = 0.25
 
 
 @dataclass(slots=True)
 class Side:
-    """One of the two meshes, and what each figure's windows gave: rates, and CPU us a message of all processes but the load."""
+    """One of the two meshes, and the results of each figure's windows.
+
+    Rates, and CPU us a message of all processes but the load.
+    """
 
     name: str
     mesh: OwnMesh
@@ -56,7 +63,7 @@ class Side:
 
 
 async def singles(side: Side, connections: int, seconds: float) -> None:
-    """send_single_N."""
+    """Measure send_single_N."""
     topic = f"single-{connections}"
     side.mesh.ask("PUT", paths.topic_path(topic), {"queues": _QUEUES})
     requests = single_requests(topic, random.Random(connections))
@@ -64,7 +71,7 @@ async def singles(side: Side, connections: int, seconds: float) -> None:
 
 
 async def batches(side: Side, seconds: float) -> None:
-    """send_batch."""
+    """Measure send_batch."""
     topic = "batch"
     side.mesh.ask("PUT", paths.topic_path(topic), {"queues": _QUEUES})
     requests = batch_requests(topic, random.Random(2))
@@ -72,7 +79,7 @@ async def batches(side: Side, seconds: float) -> None:
 
 
 async def receives(side: Side, seconds: float) -> None:
-    """receive_ack, of a backlog that is sent before."""
+    """Measure receive_ack, of a backlog that is sent before."""
     topic, mesh = "backlog", side.mesh
     mesh.ask("PUT", paths.topic_path(topic), {"queues": _QUEUES})
     mesh.ask("PUT", paths.group_path(GROUP), {"invisible": "60s"})
@@ -101,7 +108,7 @@ FIGURES: dict[str, Callable[..., object]] = {
 
 
 async def take_turns(sides: tuple[Side, Side], figures: list[str], rounds: int, seconds: float) -> None:
-    """Every figure *rounds* times on both."""
+    """Measure every figure *rounds* times on both sides."""
     for number in range(rounds):
         order = sides if number % 2 == 0 else sides[::-1]
         for figure in figures:
@@ -110,14 +117,17 @@ async def take_turns(sides: tuple[Side, Side], figures: list[str], rounds: int, 
 
 
 def ratios(before: list[float], after: list[float]) -> tuple[float, float, float]:
-    """Of the pairs: lower quartile, median, upper quartile."""
+    """Return lower quartile, median and upper quartile of the pairs' ratios."""
     found = sorted(b / a for a, b in zip(before, after, strict=True))
     low, middle, high = statistics.quantiles(found, n=4) if len(found) > 1 else (found[0],) * 3
     return low, middle, high
 
 
 def delivery(tree: Path, scale: float, names: list[str]) -> dict[str, float]:
-    """What `loadtest.bench.delivery` of *tree* measures, each figure as a number of which more is better. BenchFailed."""
+    """Run `loadtest.bench.delivery` of *tree*; return figures of which more is better.
+
+    Raises BenchFailed.
+    """
     output = (_FOLDER / "turn.json").absolute()
     command = [str(tree / ".venv/bin/python"), "-m", "loadtest.bench.delivery", *names]
     done = subprocess.run(  # noqa: S603 - our own module
@@ -130,7 +140,7 @@ def delivery(tree: Path, scale: float, names: list[str]) -> dict[str, float]:
 
 
 def delivery_in_turns(before: Path, rounds: int, scale: float, names: list[str], console: Console) -> None:
-    """The table of all figures of the delivery bench, and a JSON line each."""
+    """Print the table of all figures of the delivery bench, and a JSON line each."""
     _FOLDER.mkdir(parents=True, exist_ok=True)
     trees = (before.absolute(), Path.cwd())
     found: dict[Path, list[dict[str, float]]] = {tree: [] for tree in trees}
@@ -147,7 +157,7 @@ def delivery_in_turns(before: Path, rounds: int, scale: float, names: list[str],
 
 
 def main() -> int:
-    """Exit code 1 when an answer was wrong; a figure that is worse is shown, never an error."""
+    """Return exit code 1 when an answer was wrong; a worse figure is shown, never an error."""
     parser = argparse.ArgumentParser(prog="python -m loadtest.bench.versions", description=__doc__)
     parser.add_argument("before", type=Path, help="a checkout of the version to compare with (`git worktree add`)")
     parser.add_argument("figures", nargs="*", choices=[[], *FIGURES], help="some of the figures (all)")
