@@ -1,9 +1,9 @@
-"""Principals of one broker group: the joined document of each, in the order of their changes, so
-that a proxy reads only the changes since its last read.
+"""Principals of one broker group: the joined document of each, in the order of their changes.
 
-Law: a change is joined with the document that is there (`tern_wire/principals/documents.py`), so a
-removal is never undone, in whatever order broker groups get changes. A change is refused only above
-a limit, or when it is based on settings that have changed meanwhile.
+So a proxy reads only the changes since its last read. Law: a change is joined with the existing
+document (`tern_wire/principals/documents.py`), so a removal is never undone, in whatever order
+broker groups get changes. A change is refused only above a limit, or when it is based on settings
+that have changed meanwhile.
 """
 
 from collections.abc import Iterator, Mapping
@@ -49,24 +49,25 @@ class Principals:
         return len(self._all)
 
     def commands(self) -> Mapping[int, Handler]:
-        """As Part."""
+        """Return the handlers of this part's commands."""
         return {CommandKind.PUT_PRINCIPAL: self._put}
 
     def is_due(self, _now_ms: int) -> bool:
-        """As Part: nothing here ends by itself."""
+        """Return False: nothing here ends by itself."""
         return False
 
     def expire(self, applied: Applied) -> None:
-        """As Part."""
+        """Do nothing: nothing here ends by itself."""
 
     def get(self, name: str) -> PrincipalDocument | None:
-        """The document of that name, also of a deleted principal; None when there is none."""
+        """Return the document of that name, also of a deleted principal; None if there is none."""
         found = self._all.get(name)
         return None if found is None else found[1]
 
     def changed_after(self, revision: int, limit: int) -> dict[str, Any]:
-        """At most *limit* principals that changed after *revision*, in that order, as many as fit
-        into one answer.
+        """Return at most *limit* principals that changed after *revision*, in that order.
+
+        There are fewer if their documents exceed the size of one answer.
         """
         if revision > self.revision:
             # The broker group was created again since: the reader starts from the beginning.
@@ -131,29 +132,30 @@ class Principals:
 
     # Saving ---------------------------------------------------------------------------------------
     def pack(self) -> Any:
-        """As Part."""
+        """Return a frozen copy of MessagePack's types."""
         documents = [[revision, packed] for revision, _, packed in self._all.values()]
         return {"revision": self.revision, "principals": documents}
 
     def windows(self) -> int:
-        """As Windowed."""
+        """Return the number of windows, at least one."""
         return windows_of(self._all)
 
     def window(self, number: int) -> Any:
-        """As Windowed."""
+        """Return window *number*, of MessagePack's types."""
         rows = rows_of(self._all.values(), number)
         return [self.revision, [[revision, packed] for revision, _, packed in rows]]
 
     def unpack(self, packed: Any) -> None:
-        """As Part."""
+        """Restore the part from *packed*."""
         self.revision = packed["revision"]
         for revision, document in packed["principals"]:
             self._keep(read_principal_document(decode_msgpack(document)), revision, document)
 
 
 def read_put(request: Mapping[str, Any]) -> tuple[PrincipalDocument, int, bool]:
-    """The change, the version that it is based on (or ANY_VERSION), and whether it repairs a group
-    that lacks it. InvalidField.
+    """Return the change, the version that it is based on (or ANY_VERSION), and `is_repair`.
+
+    *is_repair*: the change repairs a group that lacks it. Raises InvalidField.
     """
     base, is_repair = request.get("base", ANY_VERSION), request.get("is_repair", False)
     if not is_whole(base, ANY_VERSION, (1 << 53) - 1) or not isinstance(is_repair, bool):

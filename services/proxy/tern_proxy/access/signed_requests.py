@@ -1,13 +1,13 @@
-"""Signed requests (RFC 9421): the client has an Ed25519 key, of which the cluster keeps the public
-half.
+"""Signed requests (RFC 9421): the client has an Ed25519 key, the cluster its public half.
 
 A signature covers at least @method, @path, @query and @authority, content-digest (sha-256 or
 sha-512) if there is a body, and mq-namespace if there is one. It has `created` (at most 300 s from
 now), `keyid` (the kid) and `nonce` (good once at this proxy). The body is hashed while it arrives,
 before a handler has the last piece of it.
 
-Law: the library reads the signature and builds what was signed; nothing is parsed here. The work of
-verifying is the same for every kid, known or not. SECURITY.md argues why there is no second reader.
+Law: the library reads the signature and builds the signed text; nothing is parsed here. The work of
+verification is the same for every kid, known or not. SECURITY.md argues why there is no second
+reader.
 
 Reference: RFC 9421 (HTTP Message Signatures, 3.3.6 Ed25519), RFC 9530 (Content-Digest), RFC 8032.
 """
@@ -37,18 +37,18 @@ from tern_wire.principals.client_keys import HMAC
 
 COVERED = ("@method", "@path", "@query", "@authority")
 DIGEST = "content-digest"
-# The namespace decides whose names the path has, so it is covered where there is one.
+# The meaning of the names in the path depends on the namespace, so it is covered if present.
 NAMESPACE = HEADER.decode()
 _HASHES: dict[str, Callable[[bytes], Any]] = {"sha-256": sha256, "sha-512": sha512}
-# Verifies signatures of unknown kids. Its private half is public, so nothing that it verifies is
-# let through.
+# Verifies signatures of unknown kids. Its private half is public, so no request that it verifies is
+# accepted.
 _NOBODY = Ed25519PrivateKey.from_private_bytes(bytes(32)).public_key()
-# Of a kid: the public half of its key, b"" when there is no such key or it does not sign.
+# Returns the public half of a kid's key; b"" when there is no such key or it cannot sign.
 FindKey = Callable[[str], bytes]
 
 
 class Signed(Struct, frozen=True, gc=False):
-    """A signature that holds: its key, its nonce and when it was made (seconds since 1970).
+    """A valid signature: its key, its nonce and its time (seconds since 1970).
 
     *digests*: by algorithm, the hashes that the body must have; none without a body.
     """
@@ -60,7 +60,7 @@ class Signed(Struct, frozen=True, gc=False):
 
 
 class NotSigned(Exception):
-    """The signature does not hold, or covers too little.
+    """The signature is invalid, or covers too little.
 
     *kid*: the key that it claims, "" if it claims none; *reason* is for the audit.
     """
@@ -71,12 +71,13 @@ class NotSigned(Exception):
 
 
 class HmacSigned(NotSigned):
-    """The signature says `alg="hmac-sha256"`, which no release accepts any more."""
+    """The signature has `alg="hmac-sha256"`, which no release accepts any more."""
 
 
 def read_signature(scope: Scope, find: FindKey, now_ms: int) -> Signed:
-    """The signature of the request; NotSigned unless it holds. *find*: the key of a kid, if it may
-    be used now.
+    """Return the signature of the request; raise NotSigned unless it is valid.
+
+    *find* returns the key of a kid, if the key is usable now.
     """
     keys, with_body = _Keys(find), has_body(scope)
     required = (*COVERED, *((DIGEST,) if with_body else ()), *((NAMESPACE,) if SCOPE_HEADERS in scope else ()))
@@ -84,14 +85,14 @@ def read_signature(scope: Scope, find: FindKey, now_ms: int) -> Signed:
         (result,) = _Verifier(now_ms, keys).verify(_View(scope), max_age=None)
         covered: dict[str, str] = result.covered_components
         for name in required:
-            # Without parameters. The library's own check says the same and parses every name twice,
-            # for 0.1 ms.
+            # Without parameters. The library's own check has the same result and parses every name
+            # twice, for 0.1 ms.
             if f'"{name}"' not in covered:
                 raise InvalidSignature(f"{name} is not covered")
         nonce, created_s = result.nonce or "", int(result.parameters["created"])
         digests = _digests(covered[f'"{DIGEST}"']) if with_body else {}
     except (InvalidSignature, ValueError, KeyError, TypeError) as error:
-        # A signature that does not hold gives Ed25519 no reason to name.
+        # Ed25519 gives no reason for an invalid signature.
         raise NotSigned(keys.kid, str(error)[:200] or "the signature does not hold") from None
     if not keys.is_known:
         raise NotSigned(keys.kid, "no such key")
@@ -102,8 +103,9 @@ def read_signature(scope: Scope, find: FindKey, now_ms: int) -> Signed:
 
 
 def receive_checked(receive: Receive, digests: dict[str, bytes]) -> Receive:
-    """*receive*, which raises Unauthenticated in place of a body's last piece unless the body is
-    the signed one.
+    """Wrap *receive*: raise Unauthenticated in place of a wrong body's last piece.
+
+    A body is wrong unless it is the signed one.
     """
     hashes: dict[str, Any] = {}
     is_whole = False
@@ -141,24 +143,24 @@ def _public_key(data: bytes) -> Ed25519PublicKey:
 
 
 def _path_of(scope: Scope) -> bytes:
-    """The path as it was sent."""
+    """Return the path in its sent form."""
     path: bytes = scope.get("raw_path") or scope["path"].encode()
     return path
 
 
 class _Verifier(HTTPMessageVerifier):
-    """The library's, with the proxy's clock and a window in both directions."""
+    """The library's verifier, with the proxy's clock and a window in both directions."""
 
     def __init__(self, now_ms: int, keys: "_Keys") -> None:
         super().__init__(signature_algorithm=algorithms.ED25519, key_resolver=keys)
         self._now_ms = now_ms
 
     def validate_created_and_expires(self, sig_input: Any, max_age: Any = None) -> None:
-        """InvalidSignature unless it was made at most SIGNATURE_WINDOW_MS from now and has not
-        expired.
+        """Raise InvalidSignature for a signature that is too old, too new or expired.
 
-        The library calls this first, before it looks at the algorithm and the key; so HmacSigned
-        follows from what the request says, and not from the kind of the key that it names.
+        The limit is SIGNATURE_WINDOW_MS in both directions. The library calls this first, before it
+        uses the algorithm and the key; so HmacSigned depends on the request alone, and not on the
+        kind of the key that it names.
         """
         if sig_input.params.get("alg") == HMAC:
             raise HmacSigned(str(sig_input.params.get("keyid", "")), "an HMAC signature")
@@ -170,14 +172,14 @@ class _Verifier(HTTPMessageVerifier):
 
 
 class _Keys(HTTPSignatureKeyResolver):
-    """Finds the key to verify with: some key for each kid, whether it is known or not."""
+    """Finds a key for verification: some key for each kid, known or not."""
 
     def __init__(self, find: FindKey) -> None:
         self._find = find
         self.kid, self.is_known = "", False
 
     def resolve_public_key(self, key_id: str) -> Ed25519PublicKey:
-        """The key to verify with."""
+        """Return the key for verification."""
         self.kid = key_id
         public_key = self._find(key_id)
         self.is_known = bool(public_key)
@@ -185,7 +187,7 @@ class _Keys(HTTPSignatureKeyResolver):
 
 
 class _View:
-    """An ASGI request as the library reads it."""
+    """An ASGI request in the form that the library reads."""
 
     def __init__(self, scope: Scope) -> None:
         self.method: str = scope["method"]
@@ -208,5 +210,5 @@ class _Headers:
         self._fields = fields
 
     def items(self) -> Iterable[tuple[str, str]]:
-        """Every line."""
+        """Return every line."""
         return self._fields

@@ -30,7 +30,7 @@ from tern_wire.records.properties import (
     TAGS,
 )
 
-# Puts a body into a message under the name that fits: body, json or body_base64.
+# Puts a body into a message under the matching name: body, json or body_base64.
 PutBody = Callable[[Any, bytes, str], None]
 M = TypeVar("M", bound=Message)
 
@@ -42,7 +42,7 @@ _check_json = msgspec.json.Decoder(Raw).decode
 
 
 def read_records(raw: bytes, topic: str, broker_group: str, put_body: PutBody) -> Iterator[ReadMessage]:
-    """The messages of concatenated records, in order; LinkReplyMalformed when they are none."""
+    """Yield the messages of concatenated records, in order; raise LinkReplyMalformed for others."""
     return _read(raw, topic, broker_group, put_body, _unread)
 
 
@@ -103,7 +103,7 @@ def _read(
 
 
 def _unleased(topic: str, queue: str, offset: int, born_ms: int, stored_ms: int) -> LeasedMessage:
-    """Before its handle is made, which has its offset in it."""
+    """Return a message without its receipt handle, which is made later with its offset."""
     return LeasedMessage(
         message_id="",
         topic=topic,
@@ -120,7 +120,7 @@ def _unleased(topic: str, queue: str, offset: int, born_ms: int, stored_ms: int)
 def read_leased(
     leased: Leased, raw: bytes, topic: str, broker_group: str, put_body: PutBody, maker: HandleMaker
 ) -> list[LeasedMessage]:
-    """The messages of a RECEIVE reply with attempt, receipt handle and deadline."""
+    """Return the messages of a RECEIVE reply with attempt, receipt handle and deadline."""
     topic_id, group_id = leased.topic_id, leased.group_id
     messages: list[LeasedMessage] = []
     records = _read(raw, topic, broker_group, put_body, _unleased)
@@ -142,22 +142,22 @@ def read_leased(
 
 # Bodies -------------------------------------------------------------------------------------------
 def put_bytes(message: Message, body: bytes, _: str) -> None:
-    """`body` as it is: MessagePack and raw answers."""
+    """Put `body` unchanged: for MessagePack and raw answers."""
     message.body = body
 
 
 def put_size(message: ReadMessage, body: bytes, _: str) -> None:
-    """The body's size only: for those who may see that it is there."""
+    """Put only the size of the body, for readers without permission to read it."""
     message.body_size = len(body)
 
 
 def put_base64(message: Message, body: bytes, _: str) -> None:
-    """`body_base64`."""
+    """Put `body_base64`."""
     message.body_base64 = base64.b64encode(body).decode()
 
 
 def put_text(message: Message, body: bytes, content_type: str) -> None:
-    """`body` when it is UTF-8, else `body_base64`: nothing is ever replaced by question marks."""
+    """Put `body` if it is UTF-8, else `body_base64`: no byte is replaced by a question mark."""
     try:
         text = body.decode()
     except UnicodeDecodeError:
@@ -167,19 +167,19 @@ def put_text(message: Message, body: bytes, content_type: str) -> None:
 
 
 def put_json(message: Message, body: bytes, content_type: str) -> None:
-    """`json` when it is JSON, else as put_text."""
+    """Put `json` if the body is JSON, else the result of put_text."""
     try:
         body.decode()
         _check_json(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         put_text(message, body, content_type)
         return
-    # A line of NDJSON is one line; the reader's numbers keep every digit, since nothing is parsed.
+    # A line of NDJSON is one line. The reader's numbers keep every digit, since nothing is parsed.
     message.json = Raw(body if b"\n" not in body else msgspec.json.format(body, indent=-1))
 
 
 def put_fitting(message: Message, body: bytes, content_type: str) -> None:
-    """`json` for JSON content types, else `body` when it is UTF-8, else `body_base64`."""
+    """Put `json` for JSON content types, else `body` if it is UTF-8, else `body_base64`."""
     if content_type and (content_type == JSON or _is_json(content_type)):
         put_json(message, body, content_type)
     else:
@@ -215,7 +215,7 @@ _RAW_HEADERS = (
 
 
 def raw_headers(message: Message) -> list[tuple[bytes, bytes]]:
-    """Content-Type and MQ-* headers of a message whose body is the answer's body."""
+    """Return the Content-Type and MQ-* headers of an answer whose body is the message's body."""
     headers = [(b"content-type", _header(message.content_type or OCTETS))]
     for field, header in _RAW_HEADERS:
         value = getattr(message, field, UNSET)
@@ -224,17 +224,17 @@ def raw_headers(message: Message) -> list[tuple[bytes, bytes]]:
     if message.keys is not UNSET:
         headers += [(b"mq-key", _header(key)) for key in message.keys]
     if message.properties is not UNSET:
-        # Escaped to ASCII: a header is no place for anything else.
+        # Escaped to ASCII: headers carry nothing else safely.
         headers.append((b"mq-properties", std_json.dumps(message.properties).encode()))
     return headers
 
 
 def raw_body(message: Message) -> bytes:
-    """The body, as `put_bytes` has put it."""
+    """Return the body that `put_bytes` has put."""
     assert isinstance(message.body, bytes)
     return message.body
 
 
 def _header(value: object) -> bytes:
-    """A header's value; no control character gets through, whatever a record holds."""
+    """Return a header's value; control characters are dropped, whatever a record holds."""
     return "".join(sign for sign in str(value) if sign >= " " and sign != "\x7f").encode()

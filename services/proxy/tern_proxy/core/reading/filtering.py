@@ -13,11 +13,11 @@ _compiled = lru_cache(maxsize=1_024)(compile_filter)
 
 
 def read_filter(document: MessageFilter | None, query: dict[str, str]) -> tuple[str | None, str | None]:
-    """Return `tags` and `sql` for the broker; both None without a filter, so that the group's
-    subscription applies.
+    """Return `tags` and `sql` for the broker.
 
-    A query parameter overrides the document. A filter for everything (`*`) overrides the group's
-    subscription, too. Raise IllegalFilter.
+    Both are None without a filter, so that the group's subscription applies. A query parameter
+    overrides the document. A filter for everything (`*`) overrides the group's subscription, too.
+    Raise IllegalFilter.
     """
     tags, sql = query.get("tags"), query.get("sql")
     if tags is None and sql is None and document is not None:

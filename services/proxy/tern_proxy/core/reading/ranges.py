@@ -15,10 +15,10 @@ CACHE_CONTROL = "private, max-age=3600, immutable"
 
 
 def range_tag(topic_id: int, queue: str, asked: Iterable[object], kind: str) -> str:
-    """Return the ETag of a closed range of the topic with *topic_id*; *asked* is everything on
-    which the answer depends.
+    """Return the ETag of a closed range of the topic with *topic_id*.
 
-    The tag is weak, since raw records contain their positions, and retention may move them.
+    *asked* is everything on which the answer depends. The tag is weak, since raw records contain
+    their positions, and retention may move them.
     """
     digest = blake2b(repr((topic_id, queue, tuple(asked), kind)).encode(), digest_size=12)
     return f'W/"{digest.hexdigest()}"'

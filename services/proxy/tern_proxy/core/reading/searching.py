@@ -1,5 +1,4 @@
-"""Pages of messages found by key, merged from all broker groups: newest first, continued by a
-cursor.
+"""Pages of messages found by key, merged from all broker groups: newest first, with a cursor.
 
 The cursor, as URL-safe base64 of MessagePack: {broker group: place of the last returned message, or
 null for none yet}. A broker group without older messages is absent. A place names an entry of that
@@ -26,8 +25,9 @@ CURSOR_LENGTH_MAX = 4_096
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundPage:
-    """Result of one broker group behind *after*: messages with their places, newest first, and the
-    next place (None: the end).
+    """The result of one broker group behind *after*.
+
+    Messages with their places, newest first, and the next place (None: the end).
     """
 
     after: Place | None
@@ -43,8 +43,9 @@ def found_message(message: ReadMessage) -> FoundMessage:
 
 
 def message_trace(message: ReadMessage, visible_ms: int, groups: list[GroupTrace]) -> MessageTrace:
-    """Return the trace of *message*; *visible_ms*: the time since which it is visible, 0 when
-    unknown.
+    """Return the trace of *message*.
+
+    *visible_ms*: the time since which it is visible, 0 when unknown.
     """
     own = set(MessageTrace.__struct_fields__) - {"visible_at", "groups", "offset"}
     trace = MessageTrace(
@@ -73,8 +74,9 @@ def group_trace(traced: TracedGroup) -> GroupTrace:
 
 
 def put_together(pages: dict[str, FoundPage], limit: int) -> tuple[list[FoundMessage], dict[str, Place | None]]:
-    """Return at most *limit* messages of *pages* (by broker group), newest first, and the cursor
-    behind them; {} at the end.
+    """Return at most *limit* messages of *pages* (by broker group), newest first, and the cursor.
+
+    The cursor is behind them; {} at the end.
     """
     taken = dict.fromkeys(pages, 0)
     shown: list[FoundMessage] = []

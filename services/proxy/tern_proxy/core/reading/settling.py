@@ -1,5 +1,4 @@
-"""Settles: receipt handles become rows for the broker groups of their leases, statuses become
-results in input order.
+"""Settles: receipt handles become rows for broker groups, statuses become results in input order.
 
 Law of `release`: it takes back the one attempt of the lease that it ends, and no earlier attempt.
 So a client cannot reduce the attempts of a message, and a message that crashes every consumer still
@@ -46,8 +45,9 @@ class SettleParcel:
 
 
 class Rejects:
-    """Rejected messages of one request in one broker group, for a DEAD_LETTER; `indexes` as in
-    SettleParcel.
+    """Rejected messages of one request in one broker group, for a DEAD_LETTER.
+
+    `indexes` as in SettleParcel.
     """
 
     __slots__ = ("broker_group", "indexes", "rows")
@@ -59,9 +59,7 @@ class Rejects:
 
 
 class Settles:
-    """Settles of one request: parcels and rejects by broker group, and errors of entries that are
-    not sent.
-    """
+    """Settles of one request: parcels and rejects by broker group, and errors of unsent entries."""
 
     __slots__ = ("are_acks", "errors", "handles", "parcels", "rejects", "releases")
 
@@ -109,7 +107,7 @@ class Settles:
 
     @property
     def released(self) -> int:
-        """Number of messages that returned without an attempt."""
+        """The number of messages that returned without an attempt."""
         return sum(index not in self.errors for index in self.releases)
 
     @property

@@ -1,9 +1,9 @@
-r"""Encode messages as records and send rows. Every message passes this loop, so it makes no object
-that it does not need.
+r"""Encode messages as records and send rows.
 
-A record is three parts, joined once when its frame is written: head (88 bytes, of which all but
-size, checksum and body size are the same for a whole request), body, tail (topic, properties). A
-message that is not allowed becomes an error at its index; the others continue.
+Every message passes this loop, so the loop makes no unnecessary object. A record is three parts,
+joined once when its frame is written: head (88 bytes, of which all but size, checksum and body size
+are the same for a whole request), body, tail (topic, properties). A message that is not allowed
+becomes an error at its index; the others continue.
 """
 
 from collections.abc import Sequence
@@ -49,8 +49,9 @@ _ID, _KEYS, _TAGS, _CONTENT_TYPE = (f"{name}\x01" for name in (MESSAGE_ID, KEYS,
 
 
 class Parcel:
-    """Messages of one request for one broker group: at most LANE_SIZE_MAX_BYTES, unless a single
-    message is larger or all of them are one transaction.
+    """Messages of one request for one broker group, at most LANE_SIZE_MAX_BYTES.
+
+    More if a single message is larger, or if all messages are one transaction.
 
     `indexes[i]` is the index of row i in the request. `is_keyed`: every row has an idempotency key,
     or the transaction has one. A row's topic is the index of its name in `topics`.
@@ -71,8 +72,10 @@ class Parcel:
 
 
 class Encoded:
-    """A request's messages, encoded: parcels in order of sending; ids, errors and delivery times
-    (ms, of delayed messages) by index.
+    """The encoded messages of a request.
+
+    Parcels are in order of sending; ids, errors and delivery times (ms, of delayed messages) by
+    index.
     """
 
     __slots__ = ("deliver_ms", "errors", "message_ids", "parcels")
@@ -218,8 +221,9 @@ def body_of(message: JsonMessage) -> tuple[bytes, str]:
 def encode_properties(
     message: PackedMessage | JsonMessage, message_id: str, content_type: str, timing: str = ""
 ) -> bytes:
-    r"""Return a message's properties as `k\x01v\x02...`: id, *timing*, keys, tag, content type and
-    the producer's own, all checked.
+    r"""Return a message's properties as `k\x01v\x02...`, all checked.
+
+    In order: id, *timing*, keys, tag, content type and the producer's own.
     """
     text = f"{_ID}{message_id}\x02{timing}"
     user = ""
@@ -244,7 +248,7 @@ def encode_properties(
 
 def _joined(keys: list[str]) -> str:
     text = " ".join(keys)
-    # Splitting gives the same list back only if no key is empty or has a space of any kind inside.
+    # Splitting returns the same list only if no key is empty or contains white space.
     if len(keys) > KEYS_MAX or text.split() != keys or not is_printable(text):
         raise IllegalKey(pointer="/keys")
     return text
@@ -271,7 +275,7 @@ def _user_properties(properties: dict[str, str]) -> str:
 
 
 def idempotency_key_of(topic: Topic, key: str) -> bytes:
-    """What a row carries of *key*; IllegalIdempotencyKey."""
+    """Return the hash of *key* for a row; raise IllegalIdempotencyKey."""
     data = key.encode()
     if len(data) > IDEMPOTENCY_KEY_SIZE_MAX_BYTES or not is_printable(key):
         raise IllegalIdempotencyKey(pointer="/idempotency_key")
