@@ -1,4 +1,4 @@
-"""The transaction checker: asks producers for the outcome of open transactions, and ends them.
+"""The transaction checker: requests outcomes of open transactions from producers and ends them.
 
 It is stateless: claims share the work among checkers.
 """

@@ -1,8 +1,9 @@
 """The parts of the checker, put together once.
 
-Links to broker groups, claimers, the desk with its calls, results, counters. Owner of all: the
-event loop in which `start` was called. Nothing here outlives the process: attempts, claims, answers
-and outcomes are in the logs of the broker groups, so any number of checkers may start and stop.
+Links to broker groups, claimers, the dispatcher of calls (`Desk`), results, counters. Owner of all:
+the event loop in which `start` was called. Nothing here outlives the process: attempts, claims,
+answers and outcomes are in the logs of the broker groups, so any number of checkers may start and
+stop.
 """
 
 import asyncio
@@ -140,7 +141,7 @@ class Checker:
         self.counters.claimed += count
 
     def _share(self) -> int:
-        """The maximum size of one claim: each claimer's share of the desk's limit."""
+        """The maximum size of one claim: each claimer's share of `Desk.claims_max`."""
         return self.desk.claims_max() // max(1, len(self._claimers))
 
     # Status ---------------------------------------------------------------------------------------

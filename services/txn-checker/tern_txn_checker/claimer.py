@@ -1,7 +1,7 @@
 """Claims the due checks of one broker group, with one long poll at a time.
 
-    room at the desk -> CLAIM_CHECKS (parked at the leader until a check is due)
-        -> settings of each producer group -> request bodies -> desk
+    Desk.room -> CLAIM_CHECKS (parked at the leader until a check is due)
+        -> settings of each producer group -> request bodies -> Desk.take
 
 Owner of the claiming task: this object. Law: a claim never exceeds the room. A claim whose reply is
 lost, or whose producer group cannot be looked up, ends by itself: the broker group hands the same
@@ -152,7 +152,7 @@ class Claimer:
             return None
 
     def _lay(self, claimed: "Claimed", approach: Approach, questions: "Questions", claimed_ms: int) -> None:
-        """Put one check on the desk.
+        """Pass one check to the Desk.
 
         Unreadable messages are a bug or damage: no call is made, and the check is reported.
         """

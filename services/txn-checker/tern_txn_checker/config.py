@@ -17,7 +17,7 @@ CLAIM_DEFAULT_MS = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckerSettings(SecuritySettings):
-    """TernMQ's transaction checker: asks producers for the outcome of open transactions.
+    """TernMQ's transaction checker: requests outcomes of open transactions from their producers.
 
     Stateless; run any number of checkers.
     """
