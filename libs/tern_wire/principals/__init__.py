@@ -1,1 +1,1 @@
-"""Principals, their keys and grants, and how callers prove who they are."""
+"""Principals, their keys and grants, and the proofs of callers."""

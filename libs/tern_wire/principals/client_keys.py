@@ -33,7 +33,7 @@ from tern_wire.limits import KEY_NETWORKS_MAX, PRINCIPAL_TEXT_LENGTH_MAX
 from tern_wire.settings.topic_settings import is_whole
 
 BEARER, ED25519, HMAC = "bearer", "ed25519", "hmac-sha256"
-# The state of a key whose type is not accepted any more, as the HTTP API says it.
+# The state of a key whose type is not accepted any more, in the HTTP API.
 NOT_ACCEPTED = "not-accepted"
 # The types that are made and accepted.
 KEY_TYPES = (BEARER, ED25519)

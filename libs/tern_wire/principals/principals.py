@@ -40,7 +40,7 @@ ACTIONS_OF: Mapping[str, frozenset[str]] = {
     GROUP: frozenset({*_MANAGING, SUB, ACK, SEEK}),
     PRODUCER_GROUP: frozenset({*_MANAGING, TXN}),
 }
-# Not CREATE and LIST: they do not tell whether an object exists.
+# Not CREATE and LIST: they do not show whether an object exists.
 DESCRIBING = frozenset({PUB, SUB, ACK, SEEK, ALTER, DELETE, TXN, ADMIN})
 ROOT_ACTIONS = frozenset({*_MANAGING, ADMIN, AUDIT})
 ALLOW, DENY = EFFECTS = ("allow", "deny")
