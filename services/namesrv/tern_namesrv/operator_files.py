@@ -29,7 +29,7 @@ CONFIGURATION, PERMISSIONS, LOCK = "kvConfig.json", "writePermission.json", "loc
 _CRC = "crc32"
 _REMEDY = (
     "Copy the file from another name server, which holds the same, or restore it from a backup; without one, remove it, start, "
-    "and tell this name server again (`ternmq namesrv kv put`, `ternmq namesrv wipe-write`)."
+    "and repeat the settings (`ternmq namesrv kv put`, `ternmq namesrv wipe-write`)."
 )
 
 

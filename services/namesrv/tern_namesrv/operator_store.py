@@ -83,11 +83,11 @@ class OperatorStore:
         try:
             await asyncio.to_thread(self._files.write, self._written, wanted)
         except OSError as failure:
-            logger.error("what operators tell cannot be saved", extra={"error": str(failure)})
+            logger.error("settings of operators cannot be saved", extra={"error": str(failure)})
             return ConfigurationNotSaved(reason=f"The disk refused: {failure.strerror}")
         except Exception as bug:
             # The waiting requests get an error, and the next change is not blocked.
-            logger.exception("a bug: what operators tell was not saved")
+            logger.exception("a bug: settings of operators were not saved")
             return TernError(bug=type(bug).__name__)
         return None
 
@@ -96,7 +96,7 @@ class OperatorStore:
         try:
             self.on_change(state)
         except Exception as bug:
-            logger.exception("a bug: what operators tell is saved, but not heard by all")
+            logger.exception("a bug: settings of operators are saved, but a listener failed")
             return TernError(bug=type(bug).__name__)
         return None
 

@@ -148,7 +148,7 @@ class Claimer:
             return await self._groups.approach(name)
         except TernError as error:
             about = {"broker_group": self._link.broker_group, "producer_group": name, "code": error.code}
-            logger.warning("how to ask a producer group is not known", extra=about)
+            logger.warning("the check settings of a producer group are unknown", extra=about)
             return None
 
     def _lay(self, claimed: "Claimed", approach: Approach, questions: "Questions", claimed_ms: int) -> None:

@@ -114,7 +114,7 @@ class Results:
             said = await tell(results)
         except TernError as error:
             about = {"broker_group": self._link.broker_group, "results": len(results), "code": error.code}
-            logger.info("results of checks could not be told", extra=about)
+            logger.info("results of checks could not be reported", extra=about)
             return False
         for result, text in zip(results, said, strict=True):
             self._on_settled(result, text)
