@@ -1,4 +1,4 @@
-"""What the operating system has against a file, as a sentence that says what to do; never a bare errno."""
+"""Errors of the operating system about files, as sentences with a remedy; never a bare errno."""
 
 import errno
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 from tern_cli.failures import CommandFailed
 
-# What is wrong with {file}, and what to do about it; {else} says how to choose another place.
+# The problem of {file}, and its remedy. {else} names the way to choose another place.
 _FILES = {
     errno.ENOENT: "There is no {file}, or no folder to make it in; {else}",
     errno.EEXIST: "{file} is there already, where a new one is to be made; {else}",
@@ -36,7 +36,9 @@ _OTHERS = {
 
 
 def file_failure(error: OSError, elsewhere: str = "name another place", *, exit_code: int = 1) -> CommandFailed:
-    """*error* as a failure of the command. *elsewhere* ends the sentence: how to choose another place."""
+    """Return *error* as a failure of the command.
+    *elsewhere* ends the sentence and names the way to choose another place.
+    """
     file = error.filename.decode("utf-8", "replace") if isinstance(error.filename, bytes) else error.filename
     if file is not None and error.errno in _FILES:
         sentence = _FILES[error.errno].format_map({"file": file, "else": elsewhere})
@@ -50,7 +52,7 @@ def file_failure(error: OSError, elsewhere: str = "name another place", *, exit_
 
 @contextmanager
 def files_of(option: str) -> Iterator[None]:
-    """What goes wrong with files inside is told as asked wrongly (exit 2), with the *option* that names another place."""
+    """Turn file errors of the block into wrong usage (exit 2) that names *option* as the remedy."""
     try:
         yield
     except OSError as error:
