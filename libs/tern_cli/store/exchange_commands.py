@@ -1,4 +1,4 @@
-"""`ternmq store export` and `ternmq store import`: messages to and from the files of Apache RocketMQ."""
+"""`ternmq store export` and `import`: messages to and from the files of Apache RocketMQ."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -24,7 +24,7 @@ _SEGMENT_SIZE_DEFAULT_BYTES = 1 << 30
 
 
 def add_exchange_commands(app: typer.Typer) -> None:
-    """Give `ternmq store` its commands `export` and `import`."""
+    """Add the commands `export` and `import` to `ternmq store`."""
     app.command("export")(export_store)
     app.command("import")(import_store)
 
@@ -55,11 +55,14 @@ def export_store(
 ) -> None:
     """Write the messages of a stopped node as a store that Apache RocketMQ 5 opens and serves.
 
-    All messages of all topics with the offsets that they have, tags, keys and properties; consumer groups with what they
-    have committed. Every node of a broker group holds the same messages: export one of them. Files are sparse; DIR appears
-    when all of it is written. With sizes other than RocketMQ's defaults the broker needs the settings that are printed.
+    The store has all messages of all topics with their offsets, tags, keys and
+    properties, and consumer groups with their committed offsets. Every node of a
+    broker group holds the same messages: export one of them. Files are sparse.
+    DIR appears only once it is complete. With sizes other than RocketMQ's
+    defaults the broker needs the printed settings.
 
-    Exit code 0: written; 1: the node runs, was not stopped cleanly, is damaged, or the disk is full; 2: DIR is in use.
+    Exit code 0: written. 1: the node runs, was not stopped cleanly, is damaged,
+    or the disk is full. 2: DIR is in use.
 
     [bold]Examples[/bold]
 
@@ -115,15 +118,21 @@ def import_store(
 ) -> None:
     """Send the messages of a RocketMQ store into a running mesh.
 
-    Of a copy, or of a broker that is stopped. Topics are made with the queues that they had; messages keep their queue and
-    their order in it, body (unpacked), tag, keys and properties. Left out, and counted: RocketMQ's own topics, retries and dead
-    letters of groups, messages that wait for their time or their transaction. Message id and born time are kept as the
-    properties rocketmq-message-id and rocketmq-born-ms.
+    The store must be a copy, or belong to a stopped broker. Topics are created
+    with their original number of queues. Messages keep their queue and their
+    order in it, their body (unpacked), tag, keys and properties. The message id
+    and the born time become the properties rocketmq-message-id and
+    rocketmq-born-ms. Left out and counted: RocketMQ's own topics, retries and
+    dead letters of groups, and messages that wait for a delivery time or a
+    transaction.
 
-    A note beside DIR remembers how far the import is: repeated, the command goes on from there. Message ids are idempotency
-    keys, so even without the note nothing is stored twice within the ten minutes for which a mesh remembers them.
+    A note beside DIR records the progress: when repeated, the command continues
+    from there. Message ids are idempotency keys, so even without the note no
+    message is stored twice within the ten minutes for which a mesh keeps these
+    keys.
 
-    Exit code 0: all imported; 1: the mesh cannot be reached, the store is damaged, or messages were refused; 2: asked wrongly.
+    Exit code 0: all imported. 1: the mesh cannot be reached, the store is
+    damaged, or messages were refused. 2: wrong usage.
 
     [bold]Examples[/bold]
 
@@ -182,7 +191,7 @@ def _renamed(pairs: list[str]) -> dict[str, str]:
 
 @contextmanager
 def _progress(total: int, title: str, *, in_bytes: bool = False) -> Iterator[Progress]:
-    """A bar on stderr while messages, or bytes, go by; nothing where stderr is no terminal."""
+    """Show a bar of messages or bytes on stderr; nothing when stderr is no terminal."""
     if not sys.stderr.isatty():
         yield lambda _messages, _size_bytes: None
         return
