@@ -1,4 +1,4 @@
-"""`ternmq acl grant|deny|remove|ls|check|quota`: what principals may do."""
+"""`ternmq acl grant|deny|remove|ls|check|quota`: permissions of principals."""
 
 from collections.abc import Callable
 from typing import Annotated, Any
@@ -48,7 +48,7 @@ ProducerGroups = Annotated[
 Cluster = Annotated[bool, typer.Option("--cluster", help="The cluster itself.")]
 Actions = Annotated[str, typer.Argument(metavar="[ACTIONS]", help="Such as PUB,SUB, or ALL.", show_default=False)]
 _COLUMNS = ("principal", "effect", "actions", "kind", "pattern")
-# Somebody else changed the same principal in between: look again, so often.
+# Attempts of a change while other clients change the same principal.
 _ATTEMPTS = 5
 
 
@@ -68,7 +68,10 @@ def grant(
     endpoint: Endpoint = "",
     output: Output = Format.TABLE,
 ) -> None:
-    """Allow a principal some actions on what is named, beside what it may do already. It is created if it is not there.
+    """Allow a principal actions on the named objects, in addition to its other grants.
+
+    The principal is created if it does not exist. --producer and --consumer grant
+    the usual sets of actions.
 
     [bold]Examples[/bold]
 
@@ -101,7 +104,7 @@ def deny(
     endpoint: Endpoint = "",
     output: Output = Format.TABLE,
 ) -> None:
-    """Deny a principal some actions on what is named, whatever its other grants allow.
+    """Deny a principal actions on the named objects, whatever its other grants allow.
 
     [bold]Examples[/bold]
 
@@ -126,7 +129,10 @@ def remove(
     endpoint: Endpoint = "",
     output: Output = Format.TABLE,
 ) -> None:
-    """Remove actions from grants, or whole grants: those with exactly the patterns that are named. With --all the principal itself goes.
+    """Remove actions from grants, remove whole grants, or with --all remove the principal itself.
+
+    Only grants with exactly the named patterns change. Without actions, the whole
+    grants are removed.
 
     [bold]Examples[/bold]
 
@@ -165,7 +171,9 @@ def list_acls(
     endpoint: Endpoint = "",
     output: Output = Format.TABLE,
 ) -> None:
-    """List grants: all of them, one principal's, or those that speak of a topic or group, literally or by a prefix.
+    """List grants: all of them, those of one principal, or those that apply to a topic or group.
+
+    A grant applies to a topic or group by its full name or by a prefix.
 
     [bold]Examples[/bold]
 
@@ -176,7 +184,7 @@ def list_acls(
     with administration(endpoint) as admin:
         rows = admin.acls(topic=topic, group=group, producer_group=producer_group)
         if principal and not any(row["principal"] == principal for row in rows):
-            admin.principal(principal)  # a wrong name must not look like a principal without grants
+            admin.principal(principal)  # an unknown name must not look like a principal without grants
     rows = [row for row in rows if principal in {"", row["principal"]}]
     show_rows(rows if output is Format.JSON else [_row(row) for row in rows], _COLUMNS, output)
 
@@ -193,7 +201,9 @@ def check(
     endpoint: Endpoint = "",
     output: Output = Format.TABLE,
 ) -> None:
-    """Say whether a principal may do something, and which grants decide it. Exit code 0: it may; 1: it may not.
+    """Check whether a principal may perform an action, and show the deciding grants.
+
+    Exit code 0: it may. Exit code 1: it may not.
 
     [bold]Examples[/bold]
 
@@ -252,7 +262,9 @@ def quota(
     endpoint: Endpoint = "",
     output: Output = Format.TABLE,
 ) -> None:
-    """Show how much a principal may ask for, or change it: beyond it, requests are answered 429 quota-exceeded.
+    """Show or change the request quota of a principal.
+
+    Requests beyond the quota are answered 429 quota-exceeded.
 
     [bold]Examples[/bold]
 
@@ -273,7 +285,9 @@ def quota(
 def _change(
     principal: str, make: Callable[[list[Grant]], list[Grant]], endpoint: str, output: Format, *, is_creating: bool
 ) -> None:
-    """Give *principal* the grants that *make* makes of those it has, unless somebody changes them meanwhile: then look again."""
+    """Replace the grants of *principal* by the result of *make*.
+    When another client changes them meanwhile, they are read again and the change is repeated.
+    """
     with administration(endpoint) as admin:
         for attempt in range(_ATTEMPTS):
             before = _find(admin, principal, is_creating=is_creating)

@@ -1,7 +1,8 @@
-"""`ternmq broker-group ls|show|join|restore`: broker groups of a running mesh, one added to it, one given its write permission back.
+"""`ternmq broker-group ls|show|join|restore`: broker groups of a running mesh.
 
-Everything here may be repeated, after a Ctrl-C too: what is done is done, and the rest follows. Broker groups are the cluster's: a namespace in the
-environment changes nothing, and topics of all namespaces are moved. How one is taken out is in `broker_group_drain.py`.
+Law: every command may be repeated, after a Ctrl-C too. Finished steps stay finished, and the rest
+follows. Broker groups belong to the cluster: a namespace in the environment has no effect, and
+topics of all namespaces are moved. `broker_group_drain.py` has the removal of a broker group.
 """
 
 import time
@@ -30,13 +31,13 @@ broker_group_app = typer.Typer(
 BrokerGroup = Annotated[
     str, typer.Argument(metavar="NAME", help="The broker group, such as broker-b.", show_default=False)
 ]
-# Between two looks at something that takes seconds.
+# Pause between two checks of a step that takes seconds.
 POLL_INTERVAL_S = 0.25
 
 
 @broker_group_app.command("ls")
 def list_broker_groups(endpoint: Endpoint = "", output: Output = Format.TABLE) -> None:
-    """List broker groups: who leads, how many nodes are linked, and which may be written.
+    """List broker groups: their leader, their connected nodes, and whether they accept writes.
 
     [bold]Examples[/bold]
 
@@ -50,7 +51,7 @@ def list_broker_groups(endpoint: Endpoint = "", output: Output = Format.TABLE) -
 
 @broker_group_app.command("show")
 def show_broker_group(name: BrokerGroup, endpoint: Endpoint = "", output: Output = Format.TABLE) -> None:
-    """Show what is left to be read in a broker group, and what keeps it from being taken out.
+    """Show the messages left to read in a broker group, and what prevents its removal.
 
     [bold]Examples[/bold]
 
@@ -78,10 +79,13 @@ def join_broker_group(
     endpoint: Endpoint = "",
     output: Output = Format.TABLE,
 ) -> None:
-    """Let a broker group that was added to the mesh take its share of the topics.
+    """Give a new broker group of the mesh its share of the topics.
 
-    Waits until it has a leader, declares there the groups that others have, and places the topics of all namespaces there, too. Order and idempotency
-    keys hold meanwhile: a topic is on its way for 10 minutes or more. Repeat the command whenever you like: it completes what was broken off.
+    Waits until the broker group has a leader, creates there the groups that the
+    other broker groups have, and places the topics of all namespaces there as
+    well. Order and idempotency keys hold meanwhile: each topic moves for 10
+    minutes or more. Repeat the command at any time: it completes an interrupted
+    run.
 
     [bold]Examples[/bold]
 
@@ -118,7 +122,9 @@ def join_broker_group(
 def restore_broker_group(
     name: BrokerGroup, namesrv: NameServers = None, data_dir: DataDir = DATA_DIR, output: Output = Format.TABLE
 ) -> None:
-    """Give a broker group its write permission back, when it is to stay after all. Topics come back with `ternmq broker-group join`.
+    """Restore the write permission of a broker group that is to stay after all.
+
+    Topics return with `ternmq broker-group join`.
 
     [bold]Examples[/bold]
 
@@ -132,9 +138,11 @@ def restore_broker_group(
     typer.echo(f"{name} may be written again. `ternmq broker-group join {name}` places topics there.")
 
 
-# For draining, too ------------------------------------------------------------------------------------------------
+# Shared with draining -----------------------------------------------------------------------------
 def tell_left(left: dict[str, Any], output: Format, *, is_withdrawn: bool = False) -> None:
-    """What is left in a broker group. *is_withdrawn*: this command has withdrawn its write permission."""
+    """Show the contents left in a broker group.
+    *is_withdrawn*: this command has withdrawn the group's write permission.
+    """
     if output is Format.JSON:
         show_json(left)
         return
@@ -149,18 +157,20 @@ def tell_left(left: dict[str, Any], output: Format, *, is_withdrawn: bool = Fals
 
 
 def with_group(groups: list[str], name: str) -> list[str]:
-    """*groups* with *name* among them."""
+    """Return *groups* with *name* among them."""
     return groups if name in groups else [*groups, name]
 
 
 def _topics_of(admins: ClusterAdmin, name: str) -> list[TopicName]:
-    """All topics of the cluster, in order."""
+    """Return all topics of the cluster, in order."""
     rows = [row for which in ("here", "elsewhere") for row in admins.whole.broker_group_topics(name, which=which)]
     return sorted({TopicName(row["namespace"], row["topic"]) for row in rows})
 
 
 def _wait_for_leader(admins: ClusterAdmin, name: str, patience_s: float) -> None:
-    """Until broker group *name* has a leader; CommandFailed when it does not come, or may not be written."""
+    """Wait until broker group *name* has a leader.
+    CommandFailed when none is elected in time, or when the group may not be written.
+    """
     give_up_s = time.monotonic() + patience_s
     with waiting(f"{name} has no leader yet"):
         while True:

@@ -1,4 +1,7 @@
-"""`ternmq init-cluster`: the authority, certificates and secrets of a cluster, made in one directory. Prints names, never a secret."""
+"""`ternmq init-cluster`: the authority, certificates and secrets of a cluster, in one directory.
+
+The command prints names, never a secret.
+"""
 
 import time
 from pathlib import Path
@@ -11,7 +14,7 @@ from tern_cli.output import Format, Output, show_json
 from tern_security.cluster_directory import ClusterDirectory, DirectoryUnusable, Made, Wanted
 from tern_security.peer_identity import BROKER, CHECKER, CLIENT, NAME_SERVER, OPERATOR, PROXY, PeerIdentity
 
-# A client that only looks: metrics and health of every process.
+# A client that only reads: metrics and health of every process.
 SCRAPER = "scraper"
 
 
@@ -37,11 +40,13 @@ def init_cluster(
     renew: Annotated[bool, typer.Option("--renew", help="Issue every certificate anew, for 90 days.")] = False,
     output: Output = Format.TABLE,
 ) -> None:
-    """Make what a secure cluster needs: an authority, a certificate for each process, the cluster key, the root key.
+    """Make the authority, certificates, cluster key and root key of a secure cluster.
 
-    Run it again to add what is missing; nothing is overwritten, but certificates with --renew. Processes take renewed certificates
-    within 5 s, without a restart. Keep ca.key apart from the cluster: only this command needs it. root.key manages keys and grants
-    and can neither send nor receive.
+    Every process gets its own certificate. Run the command again to add missing
+    files; nothing is overwritten, except certificates with --renew. Processes
+    load renewed certificates within 5 s, without a restart. Store ca.key outside
+    the cluster: only this command needs it. root.key manages keys and grants, and
+    can neither send nor receive.
 
     [bold]Examples[/bold]
 
@@ -74,7 +79,9 @@ def init_cluster(
 
 
 def make_cluster(directory: Path, wanted: list[Wanted], *, cluster: str, renew: bool = False) -> Made:
-    """As ClusterDirectory.make, of now; CommandFailed (exit 2) when the directory or a name cannot be used."""
+    """Make the *wanted* files that are missing, dated now (ClusterDirectory.make).
+    CommandFailed (exit 2) when the directory or a name cannot be used.
+    """
     found = ClusterDirectory(directory)
     try:
         return found.make(wanted, cluster=cluster or ("" if found.exists() else "tern"), now_s=time.time(), renew=renew)

@@ -51,7 +51,7 @@ def list_letters(
     endpoint: Endpoint = "",
     output: Output = Format.TABLE,
 ) -> None:
-    """List dead letters, the oldest first: where they came from, how often they were tried, and why they died.
+    """List dead letters, oldest first: their origin, their attempts and the reason of their death.
 
     [bold]Examples[/bold]
 
@@ -124,9 +124,11 @@ def redrive_letters(
     endpoint: Endpoint = "",
     output: Output = Format.TABLE,
 ) -> None:
-    """Deliver dead letters to their group again, from their own queues, as if they had never been received.
+    """Deliver dead letters to their group again, with fresh delivery attempts.
 
-    A task does it: `ternmq dlq task` tells how it is going, `ternmq dlq cancel` ends it.
+    The messages come from their original queues, as if they had never been
+    received. A task does the work: `ternmq dlq task` shows its progress, `ternmq
+    dlq cancel` ends it.
 
     [bold]Examples[/bold]
 
@@ -157,7 +159,7 @@ def redrive_letters(
 
 @dlq_app.command("task")
 def show_task(task: Task, endpoint: Endpoint = "", output: Output = Format.TABLE) -> None:
-    """Show how a redrive is going, and which dead letters it could not redrive.
+    """Show the progress of a redrive, and the dead letters that it could not redrive.
 
     [bold]Examples[/bold]
 
@@ -170,7 +172,7 @@ def show_task(task: Task, endpoint: Endpoint = "", output: Output = Format.TABLE
 
 @dlq_app.command("cancel")
 def cancel_task(task: Task, endpoint: Endpoint = "", output: Output = Format.TABLE) -> None:
-    """End a redrive where it is; what was redriven stays so.
+    """End a redrive; messages redriven so far stay redriven.
 
     [bold]Examples[/bold]
 
@@ -188,7 +190,7 @@ def purge_letters(
     endpoint: Endpoint = "",
     output: Output = Format.TABLE,
 ) -> None:
-    """Drop all dead letters of a group, for good.
+    """Drop all dead letters of a group permanently.
 
     [bold]Examples[/bold]
 
@@ -228,7 +230,7 @@ def _row(message: dict[str, Any]) -> dict[str, Any]:
 
 
 def _readable(message: dict[str, Any]) -> dict[str, Any]:
-    """The body as text where it is text."""
+    """Return *message* with its body as text where it is UTF-8."""
     body = message["body"]
     try:
         return {**message, "body": body.decode()}

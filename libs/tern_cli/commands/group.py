@@ -65,7 +65,7 @@ def create_group(
     endpoint: Endpoint = "",
     output: Output = Format.TABLE,
 ) -> None:
-    """Create a consumer group, or see that it is there with these settings.
+    """Create a consumer group, or confirm that it exists with these settings.
 
     [bold]Examples[/bold]
 
@@ -105,11 +105,11 @@ def alter_group(
     endpoint: Endpoint = "",
     output: Output = Format.TABLE,
 ) -> None:
-    """Change settings of a consumer group: what is not named stays.
+    """Change settings of a consumer group; settings that are not named stay.
 
     [bold]Examples[/bold]
 
-    ternmq group alter billing --no-consume       (receives nothing from now on)
+    ternmq group alter billing --no-consume       (stops receiving from now on)
     ternmq group alter billing --consume
     ternmq group alter billing --retry 1s,10s,1m
     """
@@ -136,7 +136,7 @@ def list_groups(
     endpoint: Endpoint = "",
     output: Output = Format.TABLE,
 ) -> None:
-    """List consumer groups.
+    """List consumer groups with their settings.
 
     [bold]Examples[/bold]
 
@@ -156,7 +156,7 @@ def describe_group(
     endpoint: Endpoint = "",
     output: Output = Format.TABLE,
 ) -> None:
-    """Show a consumer group's settings, and how far it is in each topic, in messages.
+    """Show a consumer group's settings, and its progress in each topic, in messages.
 
     [bold]Examples[/bold]
 
@@ -181,7 +181,9 @@ def describe_group(
 
 @group_app.command("rm")
 def delete_group(group: Group, yes: Sure = False, endpoint: Endpoint = "", output: Output = Format.TABLE) -> None:
-    """Delete a consumer group with its offsets, leases and dead letters. Its name is free again.
+    """Delete a consumer group with its offsets, leases and dead letters.
+
+    Its name may be used again afterwards.
 
     [bold]Examples[/bold]
 
@@ -203,7 +205,7 @@ def _invisible_ms(text: str | None) -> int | None:
 
 
 def retry_of(text: str | None) -> dict[str, Any] | None:
-    """The policy that `--retry` names; CommandFailed (exit 2) for what is none."""
+    """Return the retry policy in the value of `--retry`; CommandFailed (exit 2) when it is none."""
     if text is None:
         return None
     if text == "table":

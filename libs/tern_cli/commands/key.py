@@ -1,5 +1,6 @@
-"""`ternmq key create|ls|revoke`: keys of clients. A key is written to a file or shown once, and
-never logged.
+"""`ternmq key create|ls|revoke`: keys of clients.
+
+A key is written to a file or shown once, and never logged.
 """
 
 import os
@@ -39,7 +40,7 @@ _COLUMNS = ("kid", "principal", "type", "state", "expires", "networks", "descrip
 
 
 class KeyType(StrEnum):
-    """How a client proves that it has its key."""
+    """Way in which a client proves that it has its key."""
 
     BEARER = "bearer"
     ED25519 = "ed25519"
@@ -90,10 +91,11 @@ def create_key(
     endpoint: Endpoint = "",
     output: Output = Format.TABLE,
 ) -> None:
-    """Give a principal a new key. The principal is created if it is not there; it can do nothing
-    before `ternmq acl grant`.
+    """Create a key for a principal.
 
-    Without --out the key is the only line on stdout, this once.
+    The principal is created if it does not exist; it has no permissions until
+    `ternmq acl grant`. Without --out the key is the only line on stdout, and is
+    never shown again.
 
     [bold]Examples[/bold]
 
@@ -126,8 +128,9 @@ def list_keys(
     endpoint: Endpoint = "",
     output: Output = Format.TABLE,
 ) -> None:
-    """List keys by their names (kid), which are no secret, and until when and from where each is
-    good.
+    """List keys by name (kid), with their expiry and the networks that may use them.
+
+    Names are no secret; the keys themselves are never shown.
 
     [bold]Examples[/bold]
 
@@ -160,11 +163,13 @@ def revoke_key(
     endpoint: Endpoint = "",
     output: Output = Format.TABLE,
 ) -> None:
-    """Revoke a key: within 5 s no proxy takes it any more, and it never becomes good again.
-    Repeating this is safe.
+    """Revoke a key for good: within 5 s every proxy refuses it.
 
-    If a broker group does not answer, this fails and says so: proxies that reach another one refuse
-    the key already, and the rest follows by itself; repeat until it succeeds to be sure.
+    A revoked key never becomes valid again. Repeating the command is safe.
+
+    If a broker group does not answer, the command fails and names it. Proxies
+    that reach another broker group already refuse the key, and the rest follows
+    without further action; repeat the command until it succeeds to be sure.
 
     [bold]Examples[/bold]
 
@@ -194,7 +199,7 @@ def _show_made(document: dict[str, Any], text: str, out: Path | None, *, is_new:
 
 
 def _is_made(admin: BlockingAdmin, principal: str) -> bool:
-    """Whether the principal had to be created."""
+    """Return whether the principal had to be created."""
     try:
         admin.principal(principal)
     except PrincipalNotFound:
@@ -203,7 +208,7 @@ def _is_made(admin: BlockingAdmin, principal: str) -> bool:
 
 
 def _end(expires: str | None) -> Any:
-    """`90d` says how long, anything with more than digits and a unit until when."""
+    """Return `expires_in` for a duration such as `90d`, `expires_at` for any other text."""
     if expires is None:
         return {}
     is_span = expires[:-1].replace(".", "", 1).isdecimal() or expires.removesuffix("ms").isdecimal()
@@ -212,9 +217,7 @@ def _end(expires: str | None) -> Any:
 
 @contextmanager
 def _private_file(path: Path | None) -> Iterator[int | None]:
-    """A new file that only its owner reads, made before there is a key to keep; it goes again if
-    that fails.
-    """
+    """Open a new file that only its owner can read, before a key exists; remove it on failure."""
     if path is None:
         yield None
         return
@@ -235,7 +238,7 @@ def _private_file(path: Path | None) -> Iterator[int | None]:
 
 
 def _ed25519() -> tuple[bytes, bytes]:
-    """A new key pair: the private half, which stays here, and the public one."""
+    """Return a new key pair: the private key, which stays on this machine, and the public key."""
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415 - only here
 
     private = Ed25519PrivateKey.generate()

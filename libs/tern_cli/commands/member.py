@@ -1,4 +1,4 @@
-"""`ternmq group members`, `group assignments`, `group locks`: who consumes what, as brokers have heard it."""
+"""`ternmq group members`, `group assignments`, `group locks`: the members of groups."""
 
 from typing import Annotated, Any
 
@@ -18,9 +18,11 @@ def list_members(
     endpoint: Endpoint = "",
     output: Output = Format.TABLE,
 ) -> None:
-    """Show who is in a group: clients that were heard within the last 120 s, and what they subscribe to.
+    """Show the members of a group: clients of the last 120 s, and their subscriptions.
 
-    Members of one group must subscribe alike, or each takes messages that the others wait for: a difference is told on stderr.
+    All members of a group must have the same subscriptions; otherwise each
+    receives messages that other members should get. A difference is reported on
+    stderr.
 
     [bold]Examples[/bold]
 
@@ -59,7 +61,7 @@ def list_assignments(
     endpoint: Endpoint = "",
     output: Output = Format.TABLE,
 ) -> None:
-    """Show which member of a group reads which queues of a topic when they are pulled by offset.
+    """Show the assignment of a topic's queues to the members of a group that pulls by offset.
 
     [bold]Examples[/bold]
 
@@ -85,7 +87,7 @@ def list_assignments(
 
 
 def list_locks(group: Group, topic: Topic, endpoint: Endpoint = "", output: Output = Format.TABLE) -> None:
-    """Show which queues of a topic members of a group have locked, to read them in order.
+    """Show the queues of a topic that members of a group have locked for ordered reading.
 
     [bold]Examples[/bold]
 

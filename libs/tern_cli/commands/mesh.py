@@ -85,15 +85,18 @@ def up(
     foreground: Annotated[bool, typer.Option("--foreground", help="Stay; Ctrl-C stops the mesh.")] = False,
     output: Output = Format.TABLE,
 ) -> None:
-    """Start the mesh and return when it accepts a message.
+    """Start the mesh on this machine and return when it accepts a message.
 
-    Starts name servers, brokers, proxies and transaction checkers as processes of their own, restarts those that die, and remembers its
-    options: the next `ternmq up` needs none. On a running mesh it says so and changes nothing; options that the running mesh
-    does not have are named, with exit code 2. Nodes that take no part (quarantined, failed) are named too: a mesh with a
-    majority of its brokers is up.
+    The command starts name servers, brokers, proxies and transaction checkers as
+    separate processes, restarts those that die, and stores its options: the next
+    `ternmq up` needs none. If the mesh already runs, nothing changes; options
+    that differ from the running mesh are named, with exit code 2. Nodes that take
+    no part (quarantined, failed) are named too: a mesh with a majority of its
+    brokers counts as up.
 
-    If the directory's cluster.key is lost, a new one is made, with a warning: receipt handles given out before are refused,
-    and their messages are delivered again.
+    If the directory's cluster.key is lost, a new one is made, with a warning:
+    older receipt handles are then refused, and their messages are delivered
+    again.
 
     [bold]Examples[/bold]
 
@@ -155,7 +158,8 @@ def up(
         for line in try_it(started.mesh["proxies"][0], files.root, folder=Path.cwd(), environ=os.environ):
             typer.echo(f"  {line}")
     if started.supervisor and foreground:
-        # Ctrl-C reaches the supervisor too, being in our process group; it stops the mesh and ends.
+        # Ctrl-C reaches the supervisor too, which is in the same process group; it stops the mesh
+        # and ends.
         with contextlib.suppress(KeyboardInterrupt):
             signal.signal(signal.SIGTERM, lambda *_: _interrupt())
             started.supervisor.wait()
@@ -173,7 +177,9 @@ def _show_notes(found: list[str]) -> None:
 
 
 def down(data_dir: DataDir = DATA_DIR, output: Output = Format.TABLE) -> None:
-    """Stop the mesh: proxies and checkers, then brokers, then name servers, all within 10 s. Data stays.
+    """Stop the mesh within 10 s: proxies and checkers, then brokers, then name servers.
+
+    Messages and settings stay on the disk; `ternmq up` starts the mesh again.
 
     [bold]Examples[/bold]
 
@@ -191,12 +197,14 @@ def down(data_dir: DataDir = DATA_DIR, output: Output = Format.TABLE) -> None:
 
 
 def status(data_dir: DataDir = DATA_DIR, output: Output = Format.TABLE) -> None:
-    """Show each process: role, pid, ports, state, memory, restarts, and who leads.
+    """Show each process of the mesh: role, pid, ports, state, memory, restarts, leadership.
 
-    Below, what somebody should look at: a node that is quarantined (file, position, reason), that failed (with the last line of
-    its log), that makes derived files again, or that refuses sends because its disk is full.
+    Notes below the table name problems: a node that is quarantined (file,
+    position, reason), that has failed (with the last line of its log), that
+    rebuilds derived files, or that refuses sends because its disk is full.
 
-    Exit code 1 when no mesh runs, or one of its processes does not run or is quarantined.
+    Exit code 1 when no mesh runs, or when one of its processes does not run or is
+    quarantined.
 
     [bold]Examples[/bold]
 

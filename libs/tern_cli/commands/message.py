@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Ack(StrEnum):
-    """What happens to a message that was shown."""
+    """Settlement of a message after it was printed."""
 
     AUTO = "auto"
     NONE = "none"
@@ -58,7 +58,9 @@ def send(
     endpoint: Endpoint = "",
     output: Output = Format.TABLE,
 ) -> None:
-    """Send a message, or with --lines one per line. Done means durable on a majority of the brokers.
+    """Send a message, or with --lines one message per line of the input.
+
+    Success means that the message is durable on a majority of the brokers.
 
     [bold]Examples[/bold]
 
@@ -148,7 +150,9 @@ def recv(
     endpoint: Endpoint = "",
     output: Output = Format.TABLE,
 ) -> None:
-    """Receive messages for a group, print them and ack them. Exit code 1 when there was none.
+    """Receive messages for a consumer group, print them and ack them.
+
+    Exit code 1 when there was no message.
 
     [bold]Examples[/bold]
 
@@ -188,7 +192,7 @@ def recv(
                     if errors:
                         raise next(iter(errors.values()))
         finally:
-            # Not before: the next receive would show them again.
+            # Not earlier: the next receive would return the same messages again.
             for at in range(0, len(held), SETTLE_ENTRIES_MAX):
                 consumer.release(*held[at : at + SETTLE_ENTRIES_MAX])
     if output is Format.JSON:
@@ -200,7 +204,7 @@ def recv(
 
 
 def read_properties(pairs: list[str]) -> dict[str, str]:
-    """Names and values of what stands behind --prop; CommandFailed (exit 2) for what is no pair."""
+    """Return names and values of the --prop options; CommandFailed (exit 2) for a malformed one."""
     for pair in pairs:
         if "=" not in pair[1:]:
             raise CommandFailed("Not a property", f"'{pair}' should look like name=value.", exit_code=2)
@@ -208,7 +212,9 @@ def read_properties(pairs: list[str]) -> dict[str, str]:
 
 
 def read_bodies(text: str, lines: bool) -> list[bytes]:
-    """The message bodies that TEXT, @FILE or - stand for; nothing at all means standard input when it is a pipe."""
+    """Return the message bodies that TEXT, @FILE or - stand for.
+    Without TEXT, standard input is read when it is a pipe.
+    """
     if text == "-" or (not text and not sys.stdin.isatty()):
         limit = -1 if lines else MESSAGE_BODY_SIZE_MAX_BYTES + 1
         data = sys.stdin.buffer.read(limit)

@@ -1,4 +1,4 @@
-"""`ternmq producer-group create|ls|describe|rm`: how producers are asked about transactions that nobody has ended."""
+"""`ternmq producer-group create|ls|describe|rm`: producer groups and their transaction checks."""
 
 from typing import Annotated, Any
 
@@ -66,9 +66,10 @@ def create_producer_group(
     endpoint: Endpoint = "",
     output: Output = Format.TABLE,
 ) -> None:
-    """Create a producer group, or give the one that is there these settings: what is not named stays.
+    """Create a producer group, or change the named settings of an existing one.
 
-    The secret that signs callbacks is shown by the command that sets it, and never again.
+    A producer group names the endpoint or the receivers of transaction checks.
+    The secret that signs callbacks is shown once, by the command that sets it.
 
     [bold]Examples[/bold]
 
@@ -98,7 +99,7 @@ def create_producer_group(
 
 @producer_group_app.command("ls")
 def list_producer_groups(endpoint: Endpoint = "", output: Output = Format.TABLE) -> None:
-    """List producer groups, and how each is asked.
+    """List producer groups, with the way in which each gets its transaction checks.
 
     [bold]Examples[/bold]
 
@@ -116,7 +117,9 @@ def list_producer_groups(endpoint: Endpoint = "", output: Output = Format.TABLE)
 
 @producer_group_app.command("describe")
 def describe_producer_group(group: ProducerGroup, endpoint: Endpoint = "", output: Output = Format.TABLE) -> None:
-    """Show a producer group's settings, and how many of its transactions are open, expired, committed and rolled back.
+    """Show a producer group's settings and the counts of its transactions.
+
+    The counts are of open, expired, committed and rolled back transactions.
 
     [bold]Examples[/bold]
 
@@ -144,7 +147,9 @@ def describe_producer_group(group: ProducerGroup, endpoint: Endpoint = "", outpu
 def delete_producer_group(
     group: ProducerGroup, yes: Sure = False, endpoint: Endpoint = "", output: Output = Format.TABLE
 ) -> None:
-    """Delete a producer group. Refused while it has transactions that have not ended: see `ternmq tx ls`.
+    """Delete a producer group.
+
+    Refused while it has transactions that have not ended: see `ternmq tx ls`.
 
     [bold]Examples[/bold]
 

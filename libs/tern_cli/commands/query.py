@@ -1,4 +1,7 @@
-"""`ternmq msg get|find|trace`, `ternmq group lag|seek`, `ternmq topic stats`: what is there, and where it is."""
+"""`ternmq msg get|find|trace`, `ternmq group lag|seek`, `ternmq topic stats`.
+
+Commands that look up stored messages and the progress of groups.
+"""
 
 import base64
 from typing import Annotated, Any
@@ -71,7 +74,7 @@ def find_messages(
 
 @msg_app.command("trace")
 def trace_message(topic: Topic, message_id: MessageId, endpoint: Endpoint = "", output: Output = Format.TABLE) -> None:
-    """Show where a message is stored, and what each consumer group has done with it.
+    """Show where a message is stored, and its state in each consumer group.
 
     [bold]Examples[/bold]
 
@@ -99,7 +102,7 @@ def show_lag(
     endpoint: Endpoint = "",
     output: Output = Format.TABLE,
 ) -> None:
-    """Show how far a group is behind, in messages and in seconds.
+    """Show the lag of a consumer group, in messages and in seconds.
 
     [bold]Examples[/bold]
 
@@ -134,7 +137,10 @@ def seek_group(
     endpoint: Endpoint = "",
     output: Output = Format.TABLE,
 ) -> None:
-    """Move a group to another place in a topic. What it holds leased there comes again, or is passed over.
+    """Move a consumer group to another position in a topic.
+
+    Messages in flight are delivered again or skipped, depending on the new
+    position. Preview the move with --dry-run.
 
     [bold]Examples[/bold]
 
@@ -161,7 +167,9 @@ def seek_group(
 
 
 def show_topic_stats(topic: Topic, endpoint: Endpoint = "", output: Output = Format.TABLE) -> None:
-    """Show how much a topic holds and how fast messages come in and go out (over the last minute).
+    """Show the size of a topic, and its rates of incoming and outgoing messages.
+
+    The rates are averages of the last minute.
 
     [bold]Examples[/bold]
 
@@ -194,7 +202,7 @@ def _offsets(pairs: list[str]) -> dict[str, int]:
 
 
 def _readable(message: dict[str, Any]) -> dict[str, Any]:
-    """*message* with its body as text, or as `body_base64` when it is none."""
+    """Return *message* with its body as text, or as `body_base64` when it is not UTF-8."""
     body = message.pop("body", b"")
     try:
         return {**message, "body": body.decode()}

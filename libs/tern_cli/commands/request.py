@@ -1,4 +1,7 @@
-"""`ternmq request` and `ternmq reply`: ask over a topic and wait for the answer; answer what `ternmq recv` has shown."""
+"""`ternmq request` and `ternmq reply`: send a request over a topic and wait for its reply; reply.
+
+`ternmq recv` shows the requests to reply to.
+"""
 
 import sys
 from typing import Annotated
@@ -35,7 +38,10 @@ def request(
     endpoint: Endpoint = "",
     output: Output = Format.TABLE,
 ) -> None:
-    """Send a request and wait for its reply, whose body is printed. Exit code 1 when none came in time.
+    """Send a request, wait for its reply and print the reply's body.
+
+    Exit code 1 when no reply came in time. A consumer of the topic answers with
+    `ternmq reply`.
 
     [bold]Examples[/bold]
 

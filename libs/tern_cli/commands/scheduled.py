@@ -26,7 +26,7 @@ def list_scheduled(
     endpoint: Endpoint = "",
     output: Output = Format.TABLE,
 ) -> None:
-    """Show the messages of a topic that wait for their delivery time, the next ones first.
+    """List the messages of a topic that wait for their delivery time, the earliest first.
 
     [bold]Examples[/bold]
 
@@ -69,7 +69,7 @@ def cancel_scheduled(
     recall_handle: Annotated[str, typer.Argument(help="As `ternmq send` or `ternmq scheduled ls` has shown it.")],
     endpoint: Endpoint = "",
 ) -> None:
-    """Take back a message that waits for its delivery time. Exit code 1 when it is too late.
+    """Cancel the delivery of a scheduled message. Exit code 1 when it is too late.
 
     [bold]Examples[/bold]
 
@@ -82,7 +82,9 @@ def cancel_scheduled(
 
 
 def time_ms_of(text: str, option: str) -> int | None:
-    """Milliseconds since 1970 of what *option* was given; None for nothing. CommandFailed."""
+    """Return the value *text* of *option* as ms since 1970; None when empty.
+    CommandFailed (exit 2) when it is not a time.
+    """
     if not text:
         return None
     try:

@@ -1,4 +1,4 @@
-"""`ternmq tx ls|show|commit|rollback|stats`: transactions that have not ended, what became of one, and ending one by hand."""
+"""`ternmq tx ls|show|commit|rollback|stats`: list, inspect, end and count transactions."""
 
 from dataclasses import asdict
 from enum import StrEnum
@@ -25,7 +25,7 @@ tx_app = typer.Typer(
 
 
 class ListedState(StrEnum):
-    """Which transactions are listed."""
+    """States by which transactions are listed."""
 
     OPEN = "open"
     EXPIRED = "expired"
@@ -91,7 +91,7 @@ def list_transactions(
 
 @tx_app.command("show")
 def show_transaction(transaction_id: TransactionName, endpoint: Endpoint = "", output: Output = Format.TABLE) -> None:
-    """Show a transaction: its state, who ended it and why, its messages, and every check.
+    """Show a transaction: its state, its end with the reason, its messages, and every check.
 
     [bold]Examples[/bold]
 
@@ -126,7 +126,9 @@ def show_transaction(transaction_id: TransactionName, endpoint: Endpoint = "", o
 def commit_transaction(
     transaction_id: TransactionName, reason: Reason = "", endpoint: Endpoint = "", output: Output = Format.TABLE
 ) -> None:
-    """Commit a transaction: its messages become visible, for good. Exit code 1 when it has ended the other way.
+    """Commit a transaction: its messages become visible, for good.
+
+    Exit code 1 when it was rolled back before.
 
     [bold]Examples[/bold]
 
@@ -142,7 +144,9 @@ def commit_transaction(
 def roll_transaction_back(
     transaction_id: TransactionName, reason: Reason = "", endpoint: Endpoint = "", output: Output = Format.TABLE
 ) -> None:
-    """Roll a transaction back: its messages never become visible. Exit code 1 when it has ended the other way.
+    """Roll back a transaction: its messages never become visible.
+
+    Exit code 1 when it was committed before.
 
     [bold]Examples[/bold]
 
@@ -159,7 +163,7 @@ def show_stats(
     endpoint: Endpoint = "",
     output: Output = Format.TABLE,
 ) -> None:
-    """Count transactions by producer group: open, expired, committed and rolled back, and how often producers were asked.
+    """Count transactions by producer group: open, expired, committed, rolled back, and checks.
 
     [bold]Examples[/bold]
 
