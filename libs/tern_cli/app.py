@@ -124,8 +124,12 @@ app = typer.Typer(
     ternmq recv demo readers
     ternmq down
 
-    Exit codes: 0 done; 1 it did not work; 2 asked wrongly. With -o json a failure is JSON too: the last line on stderr is
-    {"error": {"title": ..., "detail": ..., "code": ...}}, with a code where the mesh has given one.""",
+    Exit codes: 0 done; 1 failed; 2 wrong usage. With -o json, failures are JSON
+    too: the last line on stderr is
+
+    {"error": {"title": ..., "detail": ..., "code": ...}}
+
+    with a code if the mesh has given one.""",
 )
 
 
@@ -139,9 +143,7 @@ def _tell_version(is_asked: bool) -> None:
 def common(
     namespace: Annotated[
         str,
-        typer.Option(
-            envvar=NAMESPACE_VARIABLE, help="Whose topics and groups the command names; by default those of nobody."
-        ),
+        typer.Option(envvar=NAMESPACE_VARIABLE, help="Namespace of the command's topics and groups; by default none."),
     ] = "",
     key_file: Annotated[
         str,
@@ -149,7 +151,7 @@ def common(
             "--key-file",
             metavar="FILE",
             envvar=KEY_FILE,
-            help="The key of this client; behind any command, too.",
+            help="File with this client's key; also allowed after any command.",
             show_default=False,
         ),
     ] = "",
@@ -159,7 +161,11 @@ def common(
     ca_file: Annotated[
         str,
         typer.Option(
-            "--ca-file", metavar="FILE", envvar=CA_FILE, help="Whom https endpoints are trusted by.", show_default=False
+            "--ca-file",
+            metavar="FILE",
+            envvar=CA_FILE,
+            help="Certificate authority that https endpoints are verified against.",
+            show_default=False,
         ),
     ] = "",
 ) -> None:

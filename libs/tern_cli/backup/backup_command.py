@@ -30,17 +30,22 @@ CLUSTER_KEY_VARIABLE = "TERNMQ_CLUSTER_KEY_FILE"
 
 def backup(
     directory: Annotated[
-        Path, typer.Argument(metavar="DIR", help="Where to put it: new, empty, or an older backup of the same group.")
+        Path,
+        typer.Argument(
+            metavar="DIR", help="Directory of the backup: new, empty, or an older backup of the same group."
+        ),
     ],
     *,
-    broker_group: Annotated[str, typer.Option("--broker-group", help="Which group, where there are several.")] = "",
+    broker_group: Annotated[
+        str, typer.Option("--broker-group", help="The broker group; required if there are several.")
+    ] = "",
     rate_max_mib_s: Annotated[
         int,
         typer.Option(
             "--rate-max-mib-s",
             min=1,
             max=BACKUP_RATE_MAX_MIB_PER_S,
-            help="No faster than this: the group goes on meanwhile.",
+            help="Maximum rate, since the group keeps serving meanwhile.",
         ),
     ] = REBUILD_RATE_MAX_BYTES_PER_S // MIB,
     cluster_key_file: Annotated[

@@ -138,7 +138,7 @@ class LeaderSearch:
             raise NoAnswer(f"no broker of {self._nodes[0].broker_group} leads now")
         if not leader.status.get("group_id"):
             raise CommandFailed(
-                "The broker is too old", f"{leader.name} does not tell its group id: upgrade the brokers first."
+                "The broker is too old", f"{leader.name} does not report its group id: upgrade the brokers first."
             )
         self.close()
         self._last = LeaderDoor(leader, self._operator)

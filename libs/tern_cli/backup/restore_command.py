@@ -36,13 +36,15 @@ def restore(
         typer.Option(
             "--data-dir",
             metavar="DIR",
-            help="For brokers that are started otherwise: a directory DIR/NODE for each --node.",
+            help="For brokers started separately: a directory DIR/NODE for each --node.",
             show_default=False,
         ),
     ] = "",
     node: Annotated[
         list[str] | None,
-        typer.Option("--node", metavar="NODE", help="A member; repeat it. With --data-dir.", show_default=False),
+        typer.Option(
+            "--node", metavar="NODE", help="A member of the group, with --data-dir; repeatable.", show_default=False
+        ),
     ] = None,
     output: Output = Format.TABLE,
 ) -> None:
@@ -112,7 +114,7 @@ def restore(
     elif mesh is not None:
         if not mesh.files.key.exists():
             typer.echo(
-                f"If you have the cluster.key of before, put it into {mesh.files.root} first: receipt handles need it."
+                f"If you have the old cluster.key, put it into {mesh.files.root} first: receipt handles need it."
             )
         typer.echo(f"Start it: {with_data_dir('ternmq up', mesh.files.root)}")
     else:

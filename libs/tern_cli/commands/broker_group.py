@@ -23,10 +23,11 @@ from tern_cli.views.topic_moves import ClusterAdmin, TopicName, place_all
 
 broker_group_app = typer.Typer(
     no_args_is_help=True,
-    help="""Add broker groups to a running mesh, and take them out.
+    help="""Add broker groups to a running mesh, and remove them.
 
-    A broker group is 1, 3 or 5 brokers that replicate one log. Topics are spread over several; where keyed and ordered messages of a topic go is its
-    placement (`ternmq topic placement`), which changes only when it is told to.""",
+    A broker group is 1, 3 or 5 brokers that replicate one log. Topics are spread
+    over several groups. The placement of a topic (`ternmq topic placement`) names
+    the groups of its keyed and ordered messages, and changes only on request.""",
 )
 BrokerGroup = Annotated[
     str, typer.Argument(metavar="NAME", help="The broker group, such as broker-b.", show_default=False)
@@ -71,11 +72,11 @@ def join_broker_group(
         typer.Option(
             "--topic",
             metavar="PATTERN",
-            help="Only topics like 'orders*', or 'shop/orders*' of a namespace. May be repeated.",
+            help="Only topics that match, such as 'orders*', or 'shop/orders*' in a namespace; repeatable.",
         ),
     ] = None,
-    all_topics: Annotated[bool, typer.Option("--all-topics", help="All topics; so it is without --topic.")] = False,
-    timeout: Annotated[str, typer.Option(help="How long it may take until the broker group has a leader.")] = "60s",
+    all_topics: Annotated[bool, typer.Option("--all-topics", help="All topics, which is the default.")] = False,
+    timeout: Annotated[str, typer.Option(help="Maximum time until the broker group has a leader.")] = "60s",
     endpoint: Endpoint = "",
     output: Output = Format.TABLE,
 ) -> None:
@@ -94,7 +95,7 @@ def join_broker_group(
     ternmq broker-group join broker-b -o json
     """
     if topic and all_topics:
-        raise CommandFailed("Which topics?", "Say --topic or --all-topics, not both.", exit_code=2)
+        raise CommandFailed("Which topics?", "Use --topic or --all-topics, not both.", exit_code=2)
     patience_ms = duration_ms("--timeout", timeout)
     with ClusterAdmin(endpoints(endpoint)) as admins:
         _wait_for_leader(admins, name, patience_ms / 1_000)
@@ -114,7 +115,7 @@ def join_broker_group(
             typer.echo(line)
     if failures := failure_lines(moves):
         raise CommandFailed(
-            "Not every topic is placed", f"Repeat `{_again(name, topic or [])}`: what is done stays.", lines=failures
+            "Not every topic is placed", f"Repeat `{_again(name, topic or [])}`: finished moves stay.", lines=failures
         )
 
 
@@ -153,7 +154,7 @@ def tell_left(left: dict[str, Any], output: Format, *, is_withdrawn: bool = Fals
     for line in left_lines(left, is_withdrawn=is_withdrawn):
         typer.echo(line)
     if left["is_drained"]:
-        typer.echo(f"{left['broker_group']} is drained: nothing in it is waited for.")
+        typer.echo(f"{left['broker_group']} is drained: nothing in it is still needed.")
 
 
 def with_group(groups: list[str], name: str) -> list[str]:
@@ -177,7 +178,7 @@ def _wait_for_leader(admins: ClusterAdmin, name: str, patience_s: float) -> None
             known = admins.whole.cluster()["broker_groups"]
             found = known.get(name)
             if found is not None and not found["writable"]:
-                detail = f"Nothing may be written to {name}. Say `ternmq broker-group restore {name}` first."
+                detail = f"Nothing may be written to {name}. Run `ternmq broker-group restore {name}` first."
                 raise CommandFailed("Its write permission is withdrawn", detail)
             if found is not None and found["leader"]:
                 return
@@ -190,7 +191,7 @@ def _wait_for_leader(admins: ClusterAdmin, name: str, patience_s: float) -> None
             f"No broker of {name} has registered; known: {names}. Start its brokers, and see `ternmq namesrv status`."
         )
         raise CommandFailed("No such broker group", detail)
-    detail = f"Most of the brokers of {name} must run and see each other. See `ternmq raft status`, and their logs."
+    detail = f"Most of the brokers of {name} must run and reach each other. See `ternmq raft status`, and their logs."
     raise CommandFailed("The broker group has no leader", detail)
 
 

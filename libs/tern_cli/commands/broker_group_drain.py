@@ -33,8 +33,8 @@ POLL_INTERVAL_S, POLL_INTERVAL_MAX_S = 0.5, 10.0
 def drain_broker_group(
     name: BrokerGroup,
     *,
-    wait: Annotated[bool, typer.Option("--wait", help="Until nothing in it is waited for.")] = False,
-    timeout: Annotated[str, typer.Option(help="How long --wait waits.")] = "1h",
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until nothing in it is needed any more.")] = False,
+    timeout: Annotated[str, typer.Option(help="Maximum time of --wait.")] = "1h",
     endpoint: Endpoint = "",
     namesrv: NameServers = None,
     data_dir: DataDir = DATA_DIR,
@@ -71,7 +71,7 @@ def drain_broker_group(
         if left["is_drained"] and drain.is_over:
             typer.echo(f"Stop its processes: the mesh goes on without {name}.")
     if failures := failure_lines(moves):
-        detail = f"Repeat `ternmq broker-group drain {name}`: what is done stays."
+        detail = f"Repeat `ternmq broker-group drain {name}`: finished moves stay."
         raise CommandFailed("Not every topic is placed", detail, lines=failures)
 
 
@@ -110,7 +110,7 @@ class _Drain:
         CommandFailed when that takes longer than *patience_s*.
         """
         give_up_s, interval_s = time.monotonic() + patience_s, POLL_INTERVAL_S
-        with waiting(f"{self._name}: looking at what is left") as tell:
+        with waiting(f"{self._name}: checking the remaining contents") as tell:
             while True:
                 left = self._admins.whole.broker_group(self._name)
                 if left["is_drained"] and self.is_over:
@@ -149,7 +149,7 @@ def _others(admins: ClusterAdmin, name: str) -> list[str]:
     if not others:
         raise CommandFailed(
             "It is the last broker group",
-            f"No other broker group may be written and has a leader, so nobody could take what is sent to {name}. Start another one and say "
+            f"No other broker group may be written and has a leader, so no group could accept the messages for {name}. Start another one and run "
             "`ternmq broker-group join` with its name, or `ternmq broker-group restore`, first.",
         )
     return others

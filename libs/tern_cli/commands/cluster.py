@@ -19,7 +19,7 @@ SCRAPER = "scraper"
 
 
 def init_cluster(
-    directory: Annotated[Path, typer.Argument(help="Where to put them; made when it is not there.")],
+    directory: Annotated[Path, typer.Argument(help="Directory of the files; created if missing.")],
     *,
     cluster: Annotated[str, typer.Option(help="The cluster's name.  [default: tern, or that of the directory]")] = "",
     name_servers: Annotated[int, typer.Option(min=0, max=99, help="namesrv-0, namesrv-1 ...")] = 2,
@@ -29,7 +29,9 @@ def init_cluster(
     checkers: Annotated[int, typer.Option(min=0, max=99, help="checker-0 ...")] = 2,
     add: Annotated[
         list[str] | None,
-        typer.Option(metavar="ROLE/NAME", help="One more; roles: name-server, broker, proxy, checker, client."),
+        typer.Option(
+            metavar="ROLE/NAME", help="A further process; roles: name-server, broker, proxy, checker, client."
+        ),
     ] = None,
     host: Annotated[
         list[str] | None,
@@ -37,7 +39,7 @@ def init_cluster(
             metavar="NAME=HOST,...", help="DNS names and addresses of a process, beside its name and localhost."
         ),
     ] = None,
-    renew: Annotated[bool, typer.Option("--renew", help="Issue every certificate anew, for 90 days.")] = False,
+    renew: Annotated[bool, typer.Option("--renew", help="Reissue every certificate, for 90 days.")] = False,
     output: Output = Format.TABLE,
 ) -> None:
     """Make the authority, certificates, cluster key and root key of a secure cluster.

@@ -42,7 +42,7 @@ def raft_digests(namesrv: NameServers = "", data_dir: DataDir = DATA_DIR, output
 
 @raft_app.command("choose")
 def raft_choose(
-    node: Annotated[str, typer.Argument(help="The broker whose state holds.")],
+    node: Annotated[str, typer.Argument(help="The broker with the valid state.")],
     yes: Sure = False,
     namesrv: NameServers = "",
     data_dir: DataDir = DATA_DIR,
@@ -61,7 +61,7 @@ def raft_choose(
     """
     nodes = nodes_of_group(answering_brokers(namesrv, data_dir), "", to=node)
     leader = leading_node(nodes)
-    confirm(f"Shall the state of {node} hold, and the brokers that differ be made anew?", yes=yes)
+    confirm(f"Choose the state of {node}, and rebuild the brokers that differ?", yes=yes)
     tell(leader, _CHOOSE_PATH, {"node": node}, failed="Nothing is chosen")
     if output is Format.JSON:
         show_json({"broker_group": leader.broker_group, "chosen": node, "leader": leader.name})
@@ -101,7 +101,7 @@ def _said(node: BrokerNode, found: dict[str, Any], *, is_known: bool) -> str:
     if node.status.get("held"):
         return "held: no majority agrees"
     if found.get("undecided"):
-        return "undecided: too few have spoken"
+        return "undecided: too few have reported"
     if not is_known:
         return "not compared yet"
     return "judged" if found["judged_index"] >= found["index"] else "waits to be judged"

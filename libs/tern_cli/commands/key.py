@@ -26,14 +26,21 @@ key_app = typer.Typer(
     no_args_is_help=True,
     help=f"""Create, list and revoke the keys of clients.
 
-    A key belongs to a principal, and a principal may do what its grants say: see `ternmq acl`. The cluster stores a hash of
-    the key, or its public half, so a lost key cannot be read again: create another one. A principal has at most
-    {KEYS_LIVE_MAX} keys, enough to rotate: create the new one, give it to the clients, revoke the old one. Clients read keys
-    from files: --key-file, TERNMQ_KEY_FILE.""",
+    A key belongs to a principal, whose grants define its permissions: see
+    `ternmq acl`. The cluster stores a hash of the key, or its public half, so a
+    lost key cannot be read again: create another one. A principal has at most
+    {KEYS_LIVE_MAX} keys, enough to rotate: create the new key, give it to the
+    clients, revoke the old key. Clients read keys from files: --key-file,
+    TERNMQ_KEY_FILE.""",
 )
 
 PrincipalName = Annotated[
-    str, typer.Argument(metavar="PRINCIPAL", help="Who a client is, such as billing-service.", show_default=False)
+    str,
+    typer.Argument(
+        metavar="PRINCIPAL",
+        help="The principal, which identifies a client, such as billing-service.",
+        show_default=False,
+    ),
 ]
 _REPLACED = "no longer accepted; make an Ed25519 key"
 _COLUMNS = ("kid", "principal", "type", "state", "expires", "networks", "description")
@@ -68,21 +75,23 @@ def create_key(
             "--type",
             parser=_key_type,
             metavar="<bearer|ed25519>",
-            help="bearer: the key is sent with each request. ed25519: it is made here, signs each request and never leaves the client.",
+            help="bearer: the key is sent with each request. ed25519: the key is made here, signs each request and never leaves the client.",
         ),
     ] = KeyType.BEARER,
     expires: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="After so long (90d) or at that time (2027-01-31).", show_default="never"),
+        typer.Option(metavar="TIME", help="Expiry, as a duration (90d) or a time (2027-01-31).", show_default="never"),
     ] = None,
     not_before: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="Good from then on, such as 2026-12-01T08:00:00Z.", show_default="at once"),
+        typer.Option(metavar="TIME", help="Start of validity, such as 2026-12-01T08:00:00Z.", show_default="at once"),
     ] = None,
     network: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="CIDR", help="Good from there only, such as 10.0.0.0/8. May be repeated.", show_default="anywhere"
+            metavar="CIDR",
+            help="Network from which the key is valid, such as 10.0.0.0/8; repeatable.",
+            show_default="anywhere",
         ),
     ] = None,
     description: Annotated[
@@ -124,7 +133,9 @@ def create_key(
 
 @key_app.command("ls")
 def list_keys(
-    principal: Annotated[str, typer.Argument(metavar="[PRINCIPAL]", help="Only this one's.", show_default=False)] = "",
+    principal: Annotated[
+        str, typer.Argument(metavar="[PRINCIPAL]", help="Only keys of this principal.", show_default=False)
+    ] = "",
     endpoint: Endpoint = "",
     output: Output = Format.TABLE,
 ) -> None:

@@ -12,7 +12,7 @@ from tern_wire.routing.membership import Role, Strategy
 
 def list_members(
     group: Group,
-    role: Annotated[Role, typer.Option(help="The group of that name that consumes, or the one that produces.")] = (
+    role: Annotated[Role, typer.Option(help="The consumer group or the producer group of that name.")] = (
         Role.CONSUMER
     ),
     endpoint: Endpoint = "",
@@ -48,7 +48,7 @@ def list_members(
             f"{row['filter'] or 'not at all'}: {', '.join(row['members'])}" + (", ..." if row["count"] > 16 else "")
             for row in conflict["filters"]
         )
-        show_warning(f"members differ on topic {conflict['topic']} ({said}). Let all subscribe alike.")
+        show_warning(f"members differ on topic {conflict['topic']} ({said}). Give all members the same subscriptions.")
 
 
 def list_assignments(
@@ -56,7 +56,7 @@ def list_assignments(
     topic: Topic,
     member: Annotated[str, typer.Option("-m", "--member", help="Only the queues of this member.")] = "",
     strategy: Annotated[
-        Strategy | None, typer.Option(help="How the queues would be divided.  [default: as the members say]")
+        Strategy | None, typer.Option(help="Assignment strategy to show.  [default: the members' own]")
     ] = None,
     endpoint: Endpoint = "",
     output: Output = Format.TABLE,
@@ -83,7 +83,7 @@ def list_assignments(
     if len(document["strategies"]) > 1:
         show_warning(f"members name different strategies: {', '.join(document['strategies'])}. Let all name the same.")
     if document["unassigned"]:
-        show_warning(f"nobody reads {' '.join(document['unassigned'])}.")
+        show_warning(f"no member reads {' '.join(document['unassigned'])}.")
 
 
 def list_locks(group: Group, topic: Topic, endpoint: Endpoint = "", output: Output = Format.TABLE) -> None:

@@ -37,22 +37,27 @@ class Ack(StrEnum):
 def send(
     topic: Topic,
     text: Annotated[
-        str, typer.Argument(help="The message; @FILE reads it from a file, - from standard input.", show_default=False)
+        str,
+        typer.Argument(help="The message body; @FILE reads it from a file, - from standard input.", show_default=False),
     ] = "",
     *,
-    tag: Annotated[str, typer.Option("-t", "--tag", help="One tag.")] = "",
-    key: Annotated[list[str] | None, typer.Option("-k", "--key", help="A key to find it by; repeatable.")] = None,
-    prop: Annotated[list[str] | None, typer.Option("-p", "--prop", help="name=value; repeatable.")] = None,
-    content_type: Annotated[str, typer.Option("--content-type", help="What the body is.")] = "",
-    queue: Annotated[str, typer.Option("--queue", help="This queue, such as broker-a:3.")] = "",
+    tag: Annotated[str, typer.Option("-t", "--tag", help="Tag of the message.")] = "",
+    key: Annotated[
+        list[str] | None, typer.Option("-k", "--key", help="Key to find the message by; repeatable.")
+    ] = None,
+    prop: Annotated[
+        list[str] | None, typer.Option("-p", "--prop", help="User property name=value; repeatable.")
+    ] = None,
+    content_type: Annotated[str, typer.Option("--content-type", help="Content type of the body.")] = "",
+    queue: Annotated[str, typer.Option("--queue", help="Queue to send to, such as broker-a:3.")] = "",
     message_group: Annotated[
-        str, typer.Option("-g", "--message-group", help="Delivered in order within this message group.")
+        str, typer.Option("-g", "--message-group", help="Message group, within which messages are delivered in order.")
     ] = "",
-    delay: Annotated[str, typer.Option("--delay", help="Delivered so long from now, such as 30s.")] = "",
-    at: Annotated[str, typer.Option("--at", help="Delivered at this time: RFC 3339, or ms since 1970.")] = "",
+    delay: Annotated[str, typer.Option("--delay", help="Delay of the delivery, such as 30s.")] = "",
+    at: Annotated[str, typer.Option("--at", help="Time of the delivery: RFC 3339, or ms since 1970.")] = "",
     delay_level: Annotated[int | None, typer.Option("--delay-level", help="RocketMQ's delay level, 1 to 18.")] = None,
     idempotency_key: Annotated[
-        str, typer.Option("--idempotency-key", help="Sending twice with the same key stores one message.")
+        str, typer.Option("--idempotency-key", help="Two sends with the same key store one message.")
     ] = "",
     lines: Annotated[bool, typer.Option("--lines", "-l", help="Each line of the input is a message.")] = False,
     endpoint: Endpoint = "",
@@ -124,19 +129,28 @@ def recv(
     group: Group,
     *,
     count: Annotated[
-        int, typer.Option("-n", "--count", min=1, help="Stop after so many; fewer when no more come in --wait.")
+        int,
+        typer.Option("-n", "--count", min=1, help="Maximum number of messages; fewer if none arrives within --wait."),
     ] = 1,
-    wait: Annotated[str, typer.Option("-w", "--wait", help="How long to wait for the next message.")] = "0s",
+    wait: Annotated[str, typer.Option("-w", "--wait", help="Maximum wait for the next message (long poll).")] = "0s",
     invisible: Annotated[
-        str, typer.Option("--invisible", help="Lease instead of the group's.", show_default=False)
+        str, typer.Option("--invisible", help="Visibility timeout instead of the group's.", show_default=False)
     ] = "",
-    tags: Annotated[str, typer.Option("--tags", help="Only these: 'A || B'. The group never sees the others.")] = "",
-    sql: Annotated[str, typer.Option("--sql", help="Only messages whose properties make this true; as --tags.")] = "",
+    tags: Annotated[
+        str,
+        typer.Option("--tags", help="Only messages with these tags: 'A || B'. The group never receives the others."),
+    ] = "",
+    sql: Annotated[
+        str,
+        typer.Option(
+            "--sql", help="Only messages whose properties satisfy this condition. The group never receives the others."
+        ),
+    ] = "",
     ack: Annotated[
         Ack,
         typer.Option(
             "--ack",
-            help="auto: acked once shown; none: seen again after the lease; release: seen again at once, as if it had not been.",
+            help="auto: acked once printed; none: redelivered after the visibility timeout; release: redelivered at once, as if it had not been received.",
         ),
     ] = Ack.AUTO,
     format: Annotated[
@@ -144,7 +158,7 @@ def recv(
         typer.Option(
             "-f",
             "--format",
-            help=r"%v body %t tag %k keys %p properties %i id %q queue %o offset %c correlation id %r reply to \n \t",
+            help=r"Output per message: %v body %t tag %k keys %p properties %i id %q queue %o offset %c correlation id %r reply to \n \t",
         ),
     ] = "%v\\n",
     endpoint: Endpoint = "",

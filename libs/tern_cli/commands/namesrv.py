@@ -13,7 +13,7 @@ from tern_cli.views.namesrv_view import Said, answered, ask_all, permit, taken_b
 from tern_wire.paths import CLUSTER_PATH, KV_PATH, kv_path, topic_route_path
 from tern_wire.routing.route import PERM_READ, PERM_WRITE
 
-namesrv_app = typer.Typer(no_args_is_help=True, help="See and configure the name servers.")
+namesrv_app = typer.Typer(no_args_is_help=True, help="Inspect and configure the name servers.")
 kv_app = typer.Typer(no_args_is_help=True, help="Configuration by namespace and key, at every name server.")
 namesrv_app.add_typer(kv_app, name="kv")
 
@@ -22,12 +22,12 @@ NameServers = Annotated[
     typer.Option(
         "--namesrv",
         envvar="TERNMQ_NAMESRV",
-        help="A name server; repeat it, or use commas.  [default: those of the mesh]",
+        help="Name servers, repeated or separated by commas.  [default: those of the mesh]",
         show_default=False,
     ),
 ]
-Namespace = Annotated[str, typer.Argument(help="Such as ORDER_TOPIC_CONFIG.", show_default=False)]
-Key = Annotated[str, typer.Argument(help="Such as a topic's name.", show_default=False)]
+Namespace = Annotated[str, typer.Argument(help="The namespace, such as ORDER_TOPIC_CONFIG.", show_default=False)]
+Key = Annotated[str, typer.Argument(help="The key, such as a topic's name.", show_default=False)]
 Group = Annotated[str, typer.Argument(help="The broker group, such as broker-a.", show_default=False)]
 
 
@@ -152,7 +152,7 @@ def kv_get(
 def kv_put(
     namespace: Namespace,
     key: Key,
-    value: Annotated[str, typer.Argument(help="Such as 'broker-a:8;broker-b:8'.", show_default=False)],
+    value: Annotated[str, typer.Argument(help="The value, such as 'broker-a:8;broker-b:8'.", show_default=False)],
     namesrv: NameServers = None,
     data_dir: DataDir = DATA_DIR,
     output: Output = Format.TABLE,

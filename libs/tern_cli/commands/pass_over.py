@@ -47,8 +47,15 @@ def raft_blocked(namesrv: NameServers = "", data_dir: DataDir = DATA_DIR, output
 @raft_app.command("pass-over")
 def raft_pass_over(
     entry: Annotated[int, typer.Argument(min=1, help="The entry that no broker of the group can apply.")],
-    broker_group: Annotated[str, typer.Option("--broker-group", help="Which group, where there are several.")] = "",
-    withdraw: Annotated[bool, typer.Option("--withdraw", help="Let it be tried again, while not all agree.")] = False,
+    broker_group: Annotated[
+        str, typer.Option("--broker-group", help="The broker group; required if there are several.")
+    ] = "",
+    withdraw: Annotated[
+        bool,
+        typer.Option(
+            "--withdraw", help="Withdraw the request while not all brokers have agreed; the entry is tried again."
+        ),
+    ] = False,
     yes: Sure = False,
     namesrv: NameServers = "",
     data_dir: DataDir = DATA_DIR,
@@ -71,7 +78,7 @@ def raft_pass_over(
     leader = leading_node(nodes)
     if not withdraw:
         holds = _holds((leader.status.get("blocked") or {}).get("commands", {}))
-        confirm(f"Shall what entry {entry} of {leader.broker_group} holds ({holds}) never happen?", yes=yes)
+        confirm(f"Skip entry {entry} of {leader.broker_group} for good ({holds})?", yes=yes)
     failed = "Nothing is withdrawn" if withdraw else "Nothing is passed over"
     tell(leader, _PATH, {"index": entry, "withdraw": withdraw}, failed=failed)
     if output is Format.JSON:

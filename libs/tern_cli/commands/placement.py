@@ -32,7 +32,7 @@ def show_placement(topic: Topic, endpoint: Endpoint = "", output: Output = Forma
 def place_topic(
     topic: Topic,
     broker_group: Annotated[
-        list[str], typer.Option("--broker-group", help="All broker groups that it is to be in; repeat it.")
+        list[str], typer.Option("--broker-group", help="A broker group of the new placement; repeat for several.")
     ],
     endpoint: Endpoint = "",
     output: Output = Format.TABLE,
@@ -64,7 +64,7 @@ def _tell(document: dict[str, Any], output: Format) -> None:
         until = document["moving_until"]
         when = f" until {shown_time(until)} at least" if until else ""
         again = " ".join(f"--broker-group {group}" for group in groups)
-        typer.echo(f"It is on its way{when}; before it was on {', '.join(document['before'])}.")
+        typer.echo(f"It is moving{when}; before it was on {', '.join(document['before'])}.")
         typer.echo(f"Then `ternmq topic place {document['topic']} {again}` ends the move.")
     if others := [host for host in hosts if host not in groups]:
-        typer.echo(f"Messages of before are still read from {', '.join(others)}.")
+        typer.echo(f"Older messages are still read from {', '.join(others)}.")

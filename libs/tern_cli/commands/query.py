@@ -16,11 +16,11 @@ from tern_cli.readable import shown_time
 from tern_wire.limits import QUERY_MESSAGES_MAX
 from tern_wire.times import duration_text
 
-msg_app = typer.Typer(no_args_is_help=True, help="Look at single messages: get, find, trace.")
+msg_app = typer.Typer(no_args_is_help=True, help="Inspect single messages: get, find, trace.")
 
 MessageId = Annotated[str, typer.Argument(help="The message's id.", show_default=False)]
 _MESSAGE_COLUMNS = ("message_id", "queue", "offset", "tag", "keys", "stored_at", "body")
-_TIME_HELP = "Ms since 1970, or such as 2026-01-31T12:00:00Z."
+_TIME_HELP = "Ms since 1970, or a time such as 2026-01-31T12:00:00Z."
 
 
 @msg_app.command("get")
@@ -43,12 +43,12 @@ def get_message(topic: Topic, message_id: MessageId, endpoint: Endpoint = "", ou
 @msg_app.command("find")
 def find_messages(
     topic: Topic,
-    key: Annotated[str, typer.Argument(help="A key of the messages, whole.", show_default=False)],
+    key: Annotated[str, typer.Argument(help="A full key of the messages.", show_default=False)],
     *,
     begin: Annotated[str, typer.Option("--from", help=f"Stored at this time or later. {_TIME_HELP}")] = "",
     end: Annotated[str, typer.Option("--to", help=f"Stored at this time or before. {_TIME_HELP}")] = "",
-    limit: Annotated[int, typer.Option("-n", "--limit", min=1, max=QUERY_MESSAGES_MAX, help="At most so many.")] = 32,
-    cursor: Annotated[str, typer.Option("--cursor", help="Go on behind a page: its next_cursor.")] = "",
+    limit: Annotated[int, typer.Option("-n", "--limit", min=1, max=QUERY_MESSAGES_MAX, help="Maximum number.")] = 32,
+    cursor: Annotated[str, typer.Option("--cursor", help="Continue after a page: its next_cursor.")] = "",
     endpoint: Endpoint = "",
     output: Output = Format.TABLE,
 ) -> None:
@@ -97,7 +97,7 @@ def trace_message(topic: Topic, message_id: MessageId, endpoint: Endpoint = "", 
 def show_lag(
     group: Group,
     topic: Annotated[
-        str, typer.Option("-t", "--topic", help="Only this topic; all that the group reads otherwise.")
+        str, typer.Option("-t", "--topic", help="Only this topic; by default all that the group reads.")
     ] = "",
     endpoint: Endpoint = "",
     output: Output = Format.TABLE,
@@ -133,7 +133,7 @@ def seek_group(
         list[str] | None, typer.Option("--offset", help="queue=offset, such as broker-a:3=42; repeatable.")
     ] = None,
     queue: Annotated[list[str] | None, typer.Option("--queue", help="Only this queue; repeatable.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be, and move nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the new offsets, and move nothing.")] = False,
     endpoint: Endpoint = "",
     output: Output = Format.TABLE,
 ) -> None:
@@ -163,7 +163,7 @@ def seek_group(
         show_json({"group": group, "topic": topic, "dry_run": dry_run, "queues": rows})
         return
     show_rows(rows, ("queue", "before", "after"), output)
-    typer.echo("Nothing was moved." if dry_run else f"{group} goes on there.")
+    typer.echo("Nothing was moved." if dry_run else f"{group} continues there.")
 
 
 def show_topic_stats(topic: Topic, endpoint: Endpoint = "", output: Output = Format.TABLE) -> None:

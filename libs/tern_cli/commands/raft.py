@@ -20,11 +20,15 @@ from tern_cli.views.raft_view import (
     tell,
 )
 
-raft_app = typer.Typer(no_args_is_help=True, help="See who leads, how far each broker is, and hand leadership over.")
+raft_app = typer.Typer(
+    no_args_is_help=True, help="Show leaders and the progress of each broker, and transfer leadership."
+)
 
 NameServers = Annotated[
     str,
-    typer.Option("--namesrv", envvar="TERNMQ_NAMESRV", help="Name servers, by commas.  [default: those of the mesh]"),
+    typer.Option(
+        "--namesrv", envvar="TERNMQ_NAMESRV", help="Name servers, separated by commas.  [default: those of the mesh]"
+    ),
 ]
 # A handover takes some ms; a broker abandons it after a second.
 _WAIT_S = 5.0
@@ -58,8 +62,12 @@ def raft_status(namesrv: NameServers = "", data_dir: DataDir = DATA_DIR, output:
 
 @raft_app.command("transfer-leader")
 def transfer_leader(
-    to: Annotated[str, typer.Option("--to", help="Who shall lead.  [default: who has most of the leader's log]")] = "",
-    broker_group: Annotated[str, typer.Option("--broker-group", help="Which group, where there are several.")] = "",
+    to: Annotated[
+        str, typer.Option("--to", help="The new leader.  [default: the broker with most of the leader's log]")
+    ] = "",
+    broker_group: Annotated[
+        str, typer.Option("--broker-group", help="The broker group; required if there are several.")
+    ] = "",
     namesrv: NameServers = "",
     data_dir: DataDir = DATA_DIR,
     output: Output = Format.TABLE,
@@ -81,7 +89,7 @@ def transfer_leader(
     if leader is None:
         raise CommandFailed(
             "Nobody leads now",
-            f"No broker of {group} says that it leads. See `ternmq raft status`; an election takes a second.",
+            f"No broker of {group} reports that it leads. See `ternmq raft status`; an election takes a second.",
         )
     if leader.name == to:
         _tell(group, leader, leader, output)

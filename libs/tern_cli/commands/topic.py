@@ -51,22 +51,22 @@ Kind = Annotated[
     typer.Option(
         "--type",
         case_sensitive=False,
-        help="FIFO: every message has a message group. DELAY: every message has a delivery time. TRANSACTION: every message is of a transaction. NORMAL: none of these. MIXED: any message.",
+        help="FIFO: every message has a message group. DELAY: every message has a delivery time. TRANSACTION: every message belongs to a transaction. NORMAL: none of these. MIXED: any message.",
     ),
 ]
-Allowed = Annotated[Permission | None, typer.Option("--permission", help="Read and write, one of them, or none.")]
+Allowed = Annotated[Permission | None, typer.Option("--permission", help="Permitted operations: rw, r, w or none.")]
 WhenFull = Annotated[
     FullDisk | None,
     typer.Option(
         "--when-full",
-        help="When the disk is full: refuse sends until a group has read on, or drop the oldest messages, read or not.",
+        help="When the disk is full: refuse sends until groups have read more, or drop the oldest messages, read or not.",
     ),
 ]
 Attribute = Annotated[
     list[str] | None,
-    typer.Option("-a", "--attribute", metavar="NAME=TEXT", help="Kept with it; NAME= removes. May be repeated."),
+    typer.Option("-a", "--attribute", metavar="NAME=TEXT", help="Attribute to set; NAME= removes it; repeatable."),
 ]
-Sure = Annotated[bool, typer.Option("-y", "--yes", help="Do not ask.")]
+Sure = Annotated[bool, typer.Option("-y", "--yes", help="Skip the confirmation.")]
 
 
 @topic_app.command("create")
@@ -77,7 +77,7 @@ def create_topic(
     permission: Allowed = None,
     when_full: WhenFull = None,
     attribute: Attribute = None,
-    new: Annotated[bool, typer.Option("--new", help="Fail if it is there.")] = False,
+    new: Annotated[bool, typer.Option("--new", help="Fail if the topic exists.")] = False,
     endpoint: Endpoint = "",
     output: Output = Format.TABLE,
 ) -> None:
@@ -140,8 +140,8 @@ def alter_topic(
 
 @topic_app.command("ls")
 def list_topics(
-    part: Annotated[str, typer.Argument(help="Only names with this in them.", show_default=False)] = "",
-    sort: Annotated[str, typer.Option(help="name, queues or type; -name turns it round.")] = "name",
+    part: Annotated[str, typer.Argument(help="Only names that contain this text.", show_default=False)] = "",
+    sort: Annotated[str, typer.Option(help="name, queues or type; -name for the reverse order.")] = "name",
     endpoint: Endpoint = "",
     output: Output = Format.TABLE,
 ) -> None:
@@ -242,7 +242,7 @@ def confirm(question: str, *, yes: bool) -> None:
     import sys  # noqa: PLC0415 - only here
 
     if not sys.stdin.isatty():
-        raise CommandFailed("Nobody to ask", f"{question} Say so with --yes.", exit_code=2)
+        raise CommandFailed("Nobody to ask", f"{question} Confirm with --yes.", exit_code=2)
     if not typer.confirm(question, err=True):
         raise CommandFailed("Nothing was deleted", "The answer was no.")
 

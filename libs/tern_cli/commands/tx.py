@@ -17,10 +17,11 @@ if TYPE_CHECKING:
 
 tx_app = typer.Typer(
     no_args_is_help=True,
-    help="""Transactions: list what has not ended, show one, commit or roll back, count.
+    help="""List, show, commit, roll back and count transactions.
 
-    A transaction is open until its producer, or a check, has ended it. Asked in vain as often as its producer group says, it is
-    expired: it stays stored and invisible until somebody ends it by hand, with a reason.""",
+    A transaction is open until its producer or a transaction check ends it. After
+    the maximum number of unanswered checks it is expired: it stays stored and
+    invisible until an operator ends it by hand, with a reason.""",
 )
 
 
@@ -32,13 +33,13 @@ class ListedState(StrEnum):
 
 
 TransactionName = Annotated[
-    str, typer.Argument(metavar="ID", help="The transaction's id, as `tx ls` or its begin says.", show_default=False)
+    str, typer.Argument(metavar="ID", help="The transaction's id, from `tx ls` or its begin.", show_default=False)
 ]
 Reason = Annotated[
     str,
     typer.Option(
         "--reason",
-        help="End it by hand, an expired one too, and keep this text with it. Without it, as its producer would, if it is open.",
+        help="End the transaction by hand, an expired one too, and store this reason. Without a reason, an open transaction is ended as its producer would.",
         show_default=False,
     ),
 ]
@@ -57,9 +58,10 @@ def list_transactions(
         ListedState | None, typer.Option("--state", help="Only open ones, or only expired ones.", show_default=False)
     ] = None,
     older_than: Annotated[
-        str, typer.Option("--older-than", help="Only those begun so long ago, such as 5m.", show_default=False)
+        str,
+        typer.Option("--older-than", help="Only those begun at least this long ago, such as 5m.", show_default=False),
     ] = "",
-    count: Annotated[int, typer.Option("-n", "--count", min=1, help="At most so many.")] = 100,
+    count: Annotated[int, typer.Option("-n", "--count", min=1, help="Maximum number.")] = 100,
     endpoint: Endpoint = "",
     output: Output = Format.TABLE,
 ) -> None:

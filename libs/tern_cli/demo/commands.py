@@ -16,7 +16,7 @@ from tern_cli.mesh.files import MeshFiles
 from tern_cli.output import Format, Output, show_facts, show_json
 from tern_wire.extras import need_extra
 
-demo_app = typer.Typer(no_args_is_help=True, help="Real work through the whole mesh, checked at the end.")
+demo_app = typer.Typer(no_args_is_help=True, help="Real workloads through the whole mesh, verified at the end.")
 
 
 class AskedBy(StrEnum):
@@ -42,7 +42,7 @@ def flights(
     ] = True,
     messages: Annotated[
         int | None,
-        typer.Option(min=100, help="Only the first so many flights; all 336,776 by default.", show_default=False),
+        typer.Option(min=100, help="Number of flights; all 336,776 by default.", show_default=False),
     ] = None,
     endpoint: Endpoint = "",
     data_dir: Annotated[
@@ -80,13 +80,13 @@ def flights(
 @demo_app.command()
 def transfer(
     *,
-    transfers: Annotated[int, typer.Option(min=100, max=1_000_000, help="How many transfers.")] = 20_000,
+    transfers: Annotated[int, typer.Option(min=100, max=1_000_000, help="Number of transfers.")] = 20_000,
     checks: Annotated[
-        AskedBy, typer.Option(help="How bank A is asked: the txn-checker calls it, or it receives checks.")
+        AskedBy, typer.Option(help="Transaction checks of bank A: a callback of the txn-checker, or by pull.")
     ] = AskedBy.CALLBACK,
     seed: Annotated[
         int | None,
-        typer.Option(min=0, help="Decides the transfers.", show_default="another one each time"),
+        typer.Option(min=0, help="Seed of the random transfers.", show_default="another one each time"),
     ] = None,
     endpoint: Endpoint = "",
     data_dir: Annotated[
@@ -142,7 +142,7 @@ def transfer(
         show_facts({name: f"{value:,}" for name, value in figures.items()}, title=f"Transfers, seed {seed}")
     if found:
         raise CommandFailed(
-            "The money does not add up", f"Seed {seed}; the banks are in {folder}. What is off:", lines=found
+            "The money does not add up", f"Seed {seed}; the banks are in {folder}. Wrong sums:", lines=found
         )
     if output is Format.TABLE:
         typer.echo(f"Not a cent is lost or made: each of {figures['debited']:,} debits is one message and one credit.")

@@ -65,7 +65,7 @@ class LeaderKill:
             if status.get("role") == "leader" and send_signal(broker.pid, broker.start_ticks, signal.SIGKILL):
                 self.victim = broker
                 return broker
-        raise CommandFailed("No leader to kill", "None of the brokers says that it leads. See `ternmq status`.")
+        raise CommandFailed("No leader to kill", "No broker reports that it leads. See `ternmq status`.")
 
     async def wait_until_caught_up(self, now_ms: Callable[[], float]) -> float:
         """Wait until the victim runs again and has caught up with the leader; return the ms."""

@@ -28,10 +28,10 @@ GROUP_ID_SIZE_BYTES = 16
 # Inode, size and time of the last change in ns.
 FileIdentity = tuple[int, int, int]
 _RESTORE = (
-    "It says which group the data beside it belongs to. Restore it from a copy, or choose another --data-dir; "
+    "It names the group that owns the data beside it. Restore it from a copy, or choose another --data-dir; "
     "if this directory holds nothing that you need, remove all of it."
 )
-_RESTORE_KEY = "Restore it from a copy. Without one remove it: a new one is made, and receipt handles given out before are refused; what they stood for is delivered again."
+_RESTORE_KEY = "Restore it from a copy. Without a copy, remove it: a new key is made, older receipt handles are refused, and their messages are delivered again."
 _REMOVE = (
     "It only says who runs now. A running mesh writes it again within seconds, so try again; "
     "if no mesh runs in this directory, remove it."

@@ -47,7 +47,7 @@ def is_warming_up(namesrv: str, directory: Path) -> str:
     """
     connection = connect(namesrv, timeout_s=_TIMEOUT_S, data_dir=str(directory))
     _, told, _ = _ask(connection, namesrv, "GET", "/readyz")
-    return f"The name server {namesrv} has not heard of every broker group yet" if told.get("warm") is False else ""
+    return f"The name server {namesrv} has not registered every broker group yet" if told.get("warm") is False else ""
 
 
 def why_not_ready(row: dict[str, Any], directory: Path) -> str:

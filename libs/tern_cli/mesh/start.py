@@ -210,7 +210,7 @@ def _refuse_other_options(files: MeshFiles, asked: AskedOptions) -> None:
     if found:
         raise CommandFailed(
             "The mesh is already running with other options",
-            f"Nothing was changed. Asked for: {', '.join(found)}. To start it with these, stop it first: "
+            f"Nothing was changed. Different: {', '.join(found)}. To start it with these options, stop it first: "
             f"{with_data_dir('ternmq down', files.root)}. The number of brokers stays as it is for the life of a directory.",
             exit_code=2,
         )
@@ -218,8 +218,8 @@ def _refuse_other_options(files: MeshFiles, asked: AskedOptions) -> None:
 
 def _lost_key(files: MeshFiles) -> str:
     return (
-        f"{files.key} was lost, and a new one has been made. No message is lost, but receipt handles given out before are refused: "
-        "what they stood for is delivered again when its lease ends. If you have a copy of the old key, stop the mesh, put it back and start again."
+        f"{files.key} was lost, and a new one has been made. No message is lost, but older receipt handles are refused: "
+        "their messages are delivered again when their leases end. If you have a copy of the old key, stop the mesh, put it back and start again."
     )
 
 

@@ -77,20 +77,20 @@ def notes(files: MeshFiles, rows: list[dict[str, Any]]) -> list[str]:
             check = f"ternmq store verify --data-dir {shlex.quote(str(files.data(name)))}"
             found.append(
                 f"{name} is quarantined: {where} ({damage.get('reason', 'see its log')}). It takes no part in its group. "
-                f"Once it is stopped, `{check}` lists all that is damaged."
+                f"Once it is stopped, `{check}` lists all damage."
             )
         if row["state"].startswith("failed"):
             last = f" {files.log(name)} ends with: {row['last_line']}" if row["last_line"] else ""
             found.append(f"{name} {row['state']}.{last}")
         if row["rebuilding"]:
-            found.append(f"{name} is rebuilding what it derives from its log: {row['rebuilding']}.")
+            found.append(f"{name} is rebuilding derived files from its log: {row['rebuilding']}.")
         if row["refuses_sends"]:
             found.append(f"{name} refuses sends, because its disk or its budget is full; receiving and acking go on.")
         if row["space_held"]:
             found.append(f"{name} cannot make room: {_space_held(row['space_held'])}")
         # Every node counts the same drops, so only the leader's count is shown.
         if row["dropped_unread"] and row["leader"]:
-            found.append(f"{name} has dropped what was not read, {_dropped(row['dropped_unread'])}.")
+            found.append(f"{name} has dropped unread messages, {_dropped(row['dropped_unread'])}.")
         if row["lacks"]:
             found.append(f"{name} is refused something by its operating system, and tries again: {row['lacks']}.")
         if row["blocked"]:

@@ -19,7 +19,7 @@ from tern_cli.store.native_selection import Selection, What, select
 from tern_cli.store.stat_commands import stat_store
 from tern_cli.store.verify_commands import verify_store
 
-store_app = typer.Typer(no_args_is_help=True, help="Look into the files of a store; nothing needs to run.")
+store_app = typer.Typer(no_args_is_help=True, help="Inspect the files of a store; no process needs to run.")
 add_exchange_commands(store_app)
 
 
@@ -53,7 +53,7 @@ store_app.command("stat")(stat_store)
 def dump(
     files: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="[PATH]...", help="Files, shown one after the other; of a node also its directory."),
+        typer.Argument(metavar="[PATH]...", help="Files, shown one after the other; or a node's directory."),
     ] = None,
     *,
     data_dir: Annotated[
@@ -62,7 +62,11 @@ def dump(
     ] = None,
     what: Annotated[
         What | None,
-        typer.Option("--what", help="What to show of a node (records if no file says it).", show_default=False),
+        typer.Option(
+            "--what",
+            help="Part of a node to show; by default records, or the part of the given file.",
+            show_default=False,
+        ),
     ] = None,
     topic: Annotated[
         str | None, typer.Option("--topic", help="Only this topic: its name or id.", show_default=False)
@@ -73,18 +77,20 @@ def dump(
         typer.Option(
             "--from",
             min=0,
-            help="Begin here: an entry's index; a record's position, or its offset with --topic and --queue; an offset of "
+            help="First item: an entry's index; a record's position, or its offset with --topic and --queue; an offset of "
             "queues; a number in index files; a delivery time (ms) of timers.",
             show_default=False,
         ),
     ] = None,
-    count: Annotated[int | None, typer.Option("--count", min=1, help="Show no more lines.", show_default=False)] = None,
-    bodies: Annotated[bool, typer.Option("--bodies", help="Records with their bodies, in base64, as stored.")] = False,
-    format: Annotated[StoreFormat, typer.Option("--format", help="Whose files they are.")] = StoreFormat.TERNMQ,
+    count: Annotated[
+        int | None, typer.Option("--count", min=1, help="Maximum number of lines.", show_default=False)
+    ] = None,
+    bodies: Annotated[bool, typer.Option("--bodies", help="Show records with their stored bodies, in base64.")] = False,
+    format: Annotated[StoreFormat, typer.Option("--format", help="Format of the files.")] = StoreFormat.TERNMQ,
     kind: Annotated[
         FileKind | None,
         typer.Option(
-            "--kind", help="What RocketMQ's files are, where path and content do not tell.", show_default=False
+            "--kind", help="Kind of RocketMQ's files, if path and content do not determine it.", show_default=False
         ),
     ] = None,
     index_slots: Annotated[

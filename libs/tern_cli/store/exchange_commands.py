@@ -32,7 +32,7 @@ def add_exchange_commands(app: typer.Typer) -> None:
 def export_store(
     directory: Annotated[
         Path,
-        typer.Argument(metavar="DIR", help="Where the store goes; must not exist, or be empty.", show_default=False),
+        typer.Argument(metavar="DIR", help="Directory of the new store; must be missing or empty.", show_default=False),
     ],
     *,
     data_dir: Annotated[
@@ -100,19 +100,21 @@ def import_store(
     ],
     *,
     topics: Annotated[
-        str, typer.Option("--topics", help="These topics of the store only, by commas.", show_default="all")
+        str, typer.Option("--topics", help="Only these topics of the store, separated by commas.", show_default="all")
     ] = "",
     rename: Annotated[
-        list[str] | None, typer.Option("--rename", help="OLD=NEW: another name for a topic here; repeatable.")
+        list[str] | None, typer.Option("--rename", help="OLD=NEW: new name of a topic in the mesh; repeatable.")
     ] = None,
     batch: Annotated[
-        int, typer.Option(min=1, max=65_536, help="Messages that are confirmed before the note is written.")
+        int, typer.Option(min=1, max=65_536, help="Messages sent between two updates of the note.")
     ] = 4096,
     state: Annotated[
         Path | None,
-        typer.Option("--state", help="The note to go on from.", show_default="DIR.ternmq-import.json, beside DIR"),
+        typer.Option(
+            "--state", help="Note with the progress of the import.", show_default="DIR.ternmq-import.json, beside DIR"
+        ),
     ] = None,
-    patience: Annotated[str, typer.Option(help="How long the mesh may be away before the import stops.")] = "30s",
+    patience: Annotated[str, typer.Option(help="Maximum unavailability of the mesh before the import stops.")] = "30s",
     endpoint: Endpoint = "",
     output: Output = Format.TABLE,
 ) -> None:
@@ -169,7 +171,7 @@ def _show_import(tally: "ImportTally", note: Path, output: Format, *, was_done: 
         show_json({"already_done": was_done, "state": str(note), **asdict(tally)})
         return
     if was_done:
-        typer.echo(f"This import is done already, as {note} says; remove that file to send everything again.")
+        typer.echo(f"This import is done already, according to {note}; remove that file to send everything again.")
     again = f", {tally.replayed:,} of them were there already" if tally.replayed else ""
     typer.echo(f"{tally.messages:,} messages are in {len(tally.topics)} topics{again}.")
     for reason, count in sorted(tally.skipped.items()):

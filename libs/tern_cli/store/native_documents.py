@@ -217,7 +217,7 @@ class _Offsets:
                 first, positions = self._pages[key] = self._page(key, position)
             except (CommandFailed, StoreError) as error:
                 self._is_known = False
-                self._warn(f"Offsets are not known: {error}")
+                self._warn(f"Offsets are unknown: {error}")
                 return None
             found = np.flatnonzero(positions == position)
         return first + int(found[0]) if len(found) else None

@@ -60,7 +60,7 @@ def select(
     if not paths:
         if data_dir is None:
             raise CommandFailed(
-                "Nothing to show", "Say --data-dir, such as .tern/data/broker-a-0, or name files.", exit_code=2
+                "Nothing to show", "Use --data-dir, such as .tern/data/broker-a-0, or name files.", exit_code=2
             )
         return data_dir, [wanted or base]
     if len(paths) == 1 and data_dir is None and (paths[0] / "commitlog").is_dir():
@@ -93,7 +93,5 @@ def _of_file(path: Path, wanted: Selection | None, base: Selection) -> tuple[Pat
         return whole.parents[1], replace(base, what=What.INDEX, file=name)
     if parts[-2] == "state":
         return whole.parents[1], replace(base, what=What.STATE, file=name)
-    detail = (
-        f"{path} is no file of commitlog/, consumequeue/, index/ or state/. Of RocketMQ's files: say --format rocketmq."
-    )
+    detail = f"{path} is no file of commitlog/, consumequeue/, index/ or state/. For RocketMQ's files, use --format rocketmq."
     raise CommandFailed("Not a file of a node", detail, exit_code=2)

@@ -239,7 +239,7 @@ class RocketExport:
         return StoreError(
             f"message {row['offset']} of {self._names[source].decode()}, queue {self._keys[source][1]}, at position "
             f"{row['position']} is damaged: {reason}. RocketMQ would drop everything behind it, so nothing was exported. "
-            "Export another node of the group; `ternmq store verify` says what else is damaged here."
+            "Export another node of the group; `ternmq store verify` lists all damage here."
         )
 
 

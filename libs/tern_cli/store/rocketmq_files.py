@@ -116,7 +116,7 @@ class RocketFile:
                     yield index_document(entry, header)
                     number, at = number + 1, at + INDEX_ENTRY_SIZE_BYTES
         except RecordMalformed as error:
-            hint = "" if self.index_slots else "; if maxHashSlotNum was not a quarter of maxIndexNum, say --index-slots"
+            hint = "" if self.index_slots else "; if maxHashSlotNum was not a quarter of maxIndexNum, use --index-slots"
             raise self._damaged(at, f"{error.fields['reason']}{hint}") from error
 
     def _rest_is_empty(self, file: BinaryIO, since: int) -> None:
@@ -125,7 +125,7 @@ class RocketFile:
         while block := file.read(_READ_AHEAD_SIZE_BYTES):
             if block.strip(b"\0"):
                 at += len(block) - len(block.lstrip(b"\0"))
-                raise self._damaged(since, f"zeros, and behind them data again at byte {at}")
+                raise self._damaged(since, f"zeros, followed by data again at byte {at}")
             at += len(block)
 
     def _damaged(self, at: int, reason: str) -> CommandFailed:
@@ -144,7 +144,7 @@ def open_rocketmq_file(path: Path, kind: FileKind | None, index_slots: int) -> R
         raise CommandFailed("The file cannot be read", f"{path}: {error.strerror}.", exit_code=2) from error
     kind = kind or _kind_by_path(path) or _kind_by_content(head, size_bytes, index_slots)
     if kind is None:
-        reason = f"{path} is neither a commit log, a consume queue nor an index: say --kind if it is one."
+        reason = f"{path} is neither a commit log, a consume queue nor an index: use --kind if it is one."
         raise CommandFailed("Not a file of RocketMQ's", reason, exit_code=2)
     named = len(path.name) == 20 and path.name.isascii() and path.name.isdecimal()
     return RocketFile(

@@ -156,7 +156,7 @@ class RocketImport:
             is_ours = self._choice.namespace and is_of(self._choice.namespace, topic)
             return topic_in("", renamed or (own_name(topic) if is_ours else topic)), ""
         except IllegalTopic:
-            return "", f"{topic}: not a name here; give it one with --rename '{topic}=NEW'"
+            return "", f"{topic}: not a valid name here; rename it with --rename '{topic}=NEW'"
 
     def _count(self, skipped: Counter[str]) -> None:
         for reason, count in skipped.items():
@@ -236,8 +236,8 @@ class RocketImport:
             other = next(name for name in identity if identity[name] != self._identity[name])
             raise CommandFailed(
                 "An earlier import was another one",
-                f"{self._note} says {other} {identity[other]}, now it is {self._identity[other]}. Repeat that command to go on "
-                "with it, or name another note with --state to begin anew.",
+                f"{self._note} says {other} {identity[other]}, now it is {self._identity[other]}. Repeat that command to continue "
+                "it, or name another note with --state to start again.",
                 exit_code=2,
             )
         return position, done, tally

@@ -86,7 +86,7 @@ def with_less(grants: Iterable[Grant], actions: Sequence[str], objects: Objects)
         if not actions:
             continue
         if ALL in grant.actions and ALL not in actions:
-            detail = f"'{grant}' stands for every action. Remove ALL, and grant what shall stay."
+            detail = f"'{grant}' stands for every action. Remove ALL, and grant the actions that should stay."
             raise CommandFailed("Part of ALL cannot be removed", detail, exit_code=2)
         words = [action for action in grant.actions if action not in actions]
         if words:

@@ -112,7 +112,7 @@ def move_lines(moves: Sequence[Move], command: str) -> list[str]:
         until_ms = max(move.until_ms for move in moving)
         when = f" until {shown_time(until_ms)} at least" if until_ms else ""
         lines.append(
-            f"{_topics(len(moving))} on the way{when}: what was sent before keeps its order and its idempotency keys. "
+            f"{_topics(len(moving))} on the way{when}: older messages keep their order and their idempotency keys. "
             f"`{command}` then completes it."
         )
     return lines

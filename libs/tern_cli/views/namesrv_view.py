@@ -76,7 +76,7 @@ def taken_by_all(said: Sequence[Said]) -> list[Said]:
         return good
     raise CommandFailed(
         "Not every name server has it",
-        f"{len(good)} of {len(said)} took it, and they do not tell each other. Mend the others and repeat the command.",
+        f"{len(good)} of {len(said)} accepted it, and name servers do not synchronize. Repair the others and repeat the command.",
         lines=[one.reason for one in said if not one.is_good],
     )
 
