@@ -1,6 +1,6 @@
 """The `ternmq` command: the mesh on one machine (`up`, `down`, `status`) and a client for people.
 
-Kept empty of imports: the supervisor lives in this package and must stay small.
+This file imports nothing: the supervisor lives in this package and must stay small.
 """
 
 __all__: list[str] = []

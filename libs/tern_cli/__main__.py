@@ -1,10 +1,10 @@
-"""`python -m tern_cli` and the console script `ternmq`."""
+"""Entry point of `python -m tern_cli` and of the console script `ternmq`."""
 
 from tern_cli.app import app
 
 
 def main() -> None:
-    """Run the command line; ends the process with its exit code."""
+    """Run the command line and end the process with its exit code."""
     app()
 
 

@@ -1,6 +1,9 @@
-"""The `ternmq` command line: its groups, and the one place where failures become exit codes (0 done, 1 failed, 2 asked wrongly).
+"""The `ternmq` command line: its command groups, and the one place that makes exit codes.
 
-Law: a failure ends on stderr, as two lines for people, or with `-o json` as one line of JSON, the last on stderr; stdout is for results.
+Exit codes: 0 done, 1 failed, 2 wrong usage.
+
+Law: a failure ends on stderr, as two lines for people or, with `-o json`, as one line of JSON that
+is the last line on stderr. Stdout carries results only.
 """
 
 import os
@@ -53,10 +56,10 @@ CREDENTIALS = ("--key-file", "--ca-file")
 
 
 class FailureGroup(TyperGroup):
-    """Turns failures of commands into text or JSON on stderr and an exit code."""
+    """Turn failures of commands into an exit code and text or JSON on stderr."""
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
-        """Look at the words before they are parsed: what cannot be shown, and how a failure is to be told."""
+        """Check the encoding of the arguments and find the format of failures, before parsing."""
         as_json = asks_for_json(args)
         with _failures_told(as_json):
             if sentence := not_text(args, os.environ):
@@ -87,7 +90,8 @@ def _failures_told(as_json: bool) -> Iterator[None]:
         show_failure("The command line is wrong", error.format_message(), as_json=True)
         raise typer.Exit(error.exit_code) from error
     except BrokenPipeError as stop:
-        # `| head` has seen enough: that is no failure, and nothing may be flushed into the closed pipe at exit.
+        # The reader of a pipe such as `| head` has closed it. That is no failure, and nothing may
+        # be flushed into the closed pipe at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(0) from stop
     except ImportError as error:
@@ -120,8 +124,12 @@ app = typer.Typer(
     ternmq recv demo readers
     ternmq down
 
-    Exit codes: 0 done; 1 it did not work; 2 asked wrongly. With -o json a failure is JSON too: the last line on stderr is
-    {"error": {"title": ..., "detail": ..., "code": ...}}, with a code where the mesh has given one.""",
+    Exit codes: 0 done; 1 failed; 2 wrong usage. With -o json, failures are JSON
+    too: the last line on stderr is
+
+    {"error": {"title": ..., "detail": ..., "code": ...}}
+
+    with a code if the mesh has given one.""",
 )
 
 
@@ -135,9 +143,7 @@ def _tell_version(is_asked: bool) -> None:
 def common(
     namespace: Annotated[
         str,
-        typer.Option(
-            envvar=NAMESPACE_VARIABLE, help="Whose topics and groups the command names; by default those of nobody."
-        ),
+        typer.Option(envvar=NAMESPACE_VARIABLE, help="Namespace of the command's topics and groups; by default none."),
     ] = "",
     key_file: Annotated[
         str,
@@ -145,7 +151,7 @@ def common(
             "--key-file",
             metavar="FILE",
             envvar=KEY_FILE,
-            help="The key of this client; behind any command, too.",
+            help="File with this client's key; also allowed after any command.",
             show_default=False,
         ),
     ] = "",
@@ -155,20 +161,24 @@ def common(
     ca_file: Annotated[
         str,
         typer.Option(
-            "--ca-file", metavar="FILE", envvar=CA_FILE, help="Whom https endpoints are trusted by.", show_default=False
+            "--ca-file",
+            metavar="FILE",
+            envvar=CA_FILE,
+            help="Certificate authority that https endpoints are verified against.",
+            show_default=False,
         ),
     ] = "",
 ) -> None:
-    """What every command takes, before its name."""
+    """Options that every command takes, before its name."""
     use_namespace(namespace)
-    # Clients read these variables, in this process and in those that it starts.
+    # Clients read these variables, in this process and in processes that it starts.
     for variable, file in ((KEY_FILE, key_file), (CA_FILE, ca_file)):
         if file:
             os.environ[variable] = file
 
 
 class Service(StrEnum):
-    """What `ternmq serve` can become."""
+    """Services that `ternmq serve` can run."""
 
     NAMESRV = "namesrv"
     BROKER = "broker"
@@ -183,7 +193,9 @@ class Service(StrEnum):
 def serve(
     context: typer.Context, service: Annotated[Service, typer.Argument(help="namesrv, broker, proxy or txn-checker.")]
 ) -> None:
-    """Become one service of the mesh; everything behind its name is passed on.
+    """Run one service of the mesh in this process.
+
+    All arguments after the service's name are passed to the service.
 
     [bold]Examples[/bold]
 

@@ -1,19 +1,21 @@
-"""What the words of a command line say before they are parsed: whether a failure is told in JSON, and which are no text. Pure."""
+"""Inspection of an unparsed command line: format of failures, credentials, encoding. Pure."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-# -l is the only short flag that -o may stand behind (`send -lo json`).
+# -l is the only short flag that may precede -o in one word (`send -lo json`).
 _SHORT = re.compile(r"-l?o(.*)", re.DOTALL)
 _LONG = "--output"
-# Lines of JSON are JSON too (`ternmq store dump`).
+# ndjson is lines of JSON (`ternmq store dump`), so its failures are JSON too.
 _JSON = {"json", "ndjson"}
-# Variables of the `ternmq` command itself.
+# Prefix of the variables that the `ternmq` command itself reads.
 _VARIABLE_PREFIX = "TERNMQ_"
 
 
 def asks_for_json(words: Sequence[str]) -> bool:
-    """Whether -o or --output in *words* asks for JSON; the last one counts, and nothing behind `--`."""
+    """Return whether -o or --output in *words* selects JSON.
+    The last one counts; words after `--` do not.
+    """
     asked = ""
     for at, word in enumerate(words):
         following = words[at + 1] if at + 1 < len(words) else ""
@@ -29,8 +31,10 @@ def asks_for_json(words: Sequence[str]) -> bool:
 
 
 def credentials_first(words: Sequence[str], options: Sequence[str]) -> list[str]:
-    """*words* with those of *options* that have a value moved to the front, where the command line reads them; nothing behind `--`, and nothing
-    of `serve`, whose words are another program's."""
+    """Return *words* with those of *options* that have a value moved to the front.
+    The command line reads these options only before the command's name. Words after `--` stay, and
+    so do the words of `serve`, which belong to another program.
+    """
     end = words.index("--") if "--" in words else len(words)
     front: list[str] = []
     rest: list[str] = []
@@ -49,7 +53,10 @@ def credentials_first(words: Sequence[str], options: Sequence[str]) -> list[str]
 
 
 def not_text(words: Sequence[str], environ: Mapping[str, str]) -> str:
-    r"""A sentence about the first of *words*, or variable of ours, with bytes that are not UTF-8 (shown as `\xff`); "" when all are."""
+    r"""Return a sentence about the first word or variable that is not UTF-8, "" when all are.
+    *words* are checked, and the variables of *environ* that `ternmq` reads. Bad bytes are shown as
+    `\xff`.
+    """
     for what, word in _named(words, environ):
         try:
             word.encode()
@@ -66,5 +73,5 @@ def _named(words: Sequence[str], environ: Mapping[str, str]) -> Iterator[tuple[s
 
 
 def _is_escaped(word: str) -> bool:
-    """Whether every surrogate in *word* stands for a byte that could not be decoded (PEP 383)."""
+    """Return whether every surrogate in *word* stands for an undecodable byte (PEP 383)."""
     return all(0xDC80 <= ord(letter) <= 0xDCFF for letter in word if 0xD800 <= ord(letter) <= 0xDFFF)

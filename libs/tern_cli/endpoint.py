@@ -1,5 +1,7 @@
-"""Which proxies a command talks to: --endpoint, TERNMQ_ENDPOINT, the mesh in TERNMQ_DATA_DIR or .tern, or http://127.0.0.1:8080; in
-this order."""
+"""Selection of the proxies and name servers that a command uses.
+
+Order: --endpoint, TERNMQ_ENDPOINT, the mesh in TERNMQ_DATA_DIR or .tern, http://127.0.0.1:8080.
+"""
 
 import os
 from contextvars import ContextVar
@@ -20,7 +22,7 @@ from tern_wire.paths import PORT_NAMESRV, PORT_PROXY
 ENDPOINT_VARIABLE, DATA_DIR_VARIABLE, NAMESPACE_VARIABLE = "TERNMQ_ENDPOINT", "TERNMQ_DATA_DIR", "TERNMQ_NAMESPACE"
 DATA_DIR = ".tern"
 ENDPOINT_DEFAULT = f"http://127.0.0.1:{PORT_PROXY}"
-# Longer than an election or the restart of a proxy, shorter than the patience of who looks at a terminal.
+# Longer than an election or the restart of a proxy, and short enough for a person at a terminal.
 AT_TERMINAL = RetryPolicy(deadline_ms=5_000)
 
 # Set once, before the command runs.
@@ -36,12 +38,12 @@ Endpoint = Annotated[
 
 
 def mesh_directory() -> str:
-    """Where a mesh is looked for when no option says it."""
+    """Return the directory of the mesh when no option names one."""
     return os.environ.get(DATA_DIR_VARIABLE) or DATA_DIR
 
 
 def endpoints(option: str, data_dir: str = "") -> list[str]:
-    """The URLs; CommandFailed (exit 2) when one is no http URL."""
+    """Return the URLs of the proxies. CommandFailed (exit 2) when one is no http URL."""
     if urls := _urls(option, "an endpoint", ENDPOINT_DEFAULT):
         return urls
     found = _of_mesh("proxies", data_dir)
@@ -51,14 +53,18 @@ def endpoints(option: str, data_dir: str = "") -> list[str]:
 
 
 def name_servers(option: str, data_dir: str = "") -> list[str]:
-    """The name servers of *option*, else of the mesh in *data_dir*, else the one at its usual port. CommandFailed as `endpoints`."""
+    """Return the name servers of *option*, else of the mesh in *data_dir*, else the default one.
+    CommandFailed (exit 2) when one is no http URL.
+    """
     if urls := _urls(option, "a name server", f"http://127.0.0.1:{PORT_NAMESRV}"):
         return urls
     return _of_mesh("namesrvs", data_dir) or [f"http://127.0.0.1:{PORT_NAMESRV}"]
 
 
 def _trust_mesh(root: Path) -> None:
-    """The authority and the root key of a secure mesh in *root*, unless others are named. They are for clients of this process only."""
+    """Use the authority and the root key of a secure mesh in *root*, unless others are named.
+    They apply to clients of this process only.
+    """
     for variable, name in ((CA_FILE, "ca.crt"), (KEY_FILE, "root.key")):
         if (root / name).is_file():
             os.environ.setdefault(variable, str(root / name))
@@ -80,12 +86,16 @@ def _urls(option: str, what: str, example: str) -> list[str]:
 
 
 def administration(option: str) -> BlockingAdmin:
-    """An Admin for the proxies of *option*. CommandFailed as `endpoints`."""
+    """Return an Admin for the proxies of *option*.
+    CommandFailed (exit 2) when one is no http URL.
+    """
     return BlockingAdmin(endpoints(option), namespace=namespace(), policy=AT_TERMINAL)
 
 
 def use_namespace(name: str) -> None:
-    """From now on this command's topics and groups are in namespace *name* ("": in none). CommandFailed (exit 2) when it is none."""
+    """Set the namespace of this command's topics and groups ("": none).
+    CommandFailed (exit 2) when *name* is not a valid namespace.
+    """
     if name:
         try:
             check_namespace(name, "--namespace")
@@ -95,5 +105,5 @@ def use_namespace(name: str) -> None:
 
 
 def namespace() -> str:
-    """The namespace that this command's topics and groups are in; "" for none."""
+    """Return the namespace of this command's topics and groups; "" for none."""
     return _namespace.get()

@@ -1,8 +1,13 @@
-"""How a command fails: a title, a sentence that says what to do, and an exit code (1: it did not work, 2: it was asked wrongly)."""
+"""Failure of a command: a title, a sentence with the remedy, and an exit code.
+
+Exit code 1: the command failed. Exit code 2: wrong usage.
+"""
 
 
 class CommandFailed(Exception):
-    """Ends the command. *lines* are shown below as they are: a log's end, for instance."""
+    """Failure that ends the command.
+    *lines*, such as the end of a log, are shown below it unchanged.
+    """
 
     def __init__(self, title: str, detail: str, *, exit_code: int = 1, lines: list[str] | None = None) -> None:
         super().__init__(f"{title}: {detail}")
@@ -13,6 +18,6 @@ class CommandFailed(Exception):
 
 
 def first_of(group: ExceptionGroup[Exception]) -> Exception:
-    """What ended the tasks of *group*: when one of them fails, the others are only cancelled."""
+    """Return the first failure in *group*: it ended the tasks, the others were cancelled."""
     first = group.exceptions[0]
     return first_of(first) if isinstance(first, ExceptionGroup) else first

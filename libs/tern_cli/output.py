@@ -1,4 +1,7 @@
-"""What commands print: tables or JSON on stdout, failures and warnings on stderr. Colours only at a terminal (rich decides)."""
+"""Output of commands: tables or JSON on stdout, failures and warnings on stderr.
+
+rich enables colours only on a terminal.
+"""
 
 import json
 import sys
@@ -12,7 +15,7 @@ from tern_cli.readable import head, is_time, shown
 
 
 class Format(StrEnum):
-    """What `-o` takes."""
+    """Values of `-o`."""
 
     TABLE = "table"
     JSON = "json"
@@ -25,14 +28,14 @@ Output = Annotated[
 
 
 def show_json(document: Any) -> None:
-    """*document*, indented, on stdout."""
+    """Print *document*, indented, to stdout."""
     typer.echo(json.dumps(document, indent=2, ensure_ascii=False))
 
 
 def show_rows(rows: Sequence[dict[str, Any]], columns: Sequence[str], output: Format, *, title: str = "") -> None:
-    """*rows* as a table of *columns* (keys of the rows, headed by themselves), or as a JSON array of whole rows.
-
-    In a table each value is as readable.py has it by its column's name; JSON has it as it is.
+    """Print *rows* as a table of *columns*, or as a JSON array of whole rows.
+    Columns are keys of the rows and their own headings. A table formats each value by its column's
+    name (readable.py); JSON has raw values.
     """
     if output is Format.JSON:
         show_json(list(rows))
@@ -48,18 +51,20 @@ def show_rows(rows: Sequence[dict[str, Any]], columns: Sequence[str], output: Fo
         table.add_column(head(column), justify="right" if number else "left", overflow="fold")
     for row in rows:
         table.add_row(*(Text(shown(column, row[column])) for column in columns))
-    # In a pipe there is no width to fit into: lines must not be folded.
+    # A pipe has no width to fit into: lines must not be folded.
     Console(width=None if sys.stdout.isatty() else 200).print(table)
 
 
 def show_facts(facts: Mapping[str, Any], *, title: str = "") -> None:
-    """*facts* for people: a line each, with its name and its value."""
+    """Print *facts* for people, one line each with name and value."""
     rows = [{"field": head(name), "value": shown(name, value)} for name, value in facts.items()]
     show_rows(rows, ("field", "value"), Format.TABLE, title=title)
 
 
 def show_failure(title: str, detail: str, lines: Sequence[str] = (), *, code: str = "", as_json: bool = False) -> None:
-    """On stderr what is wrong, and what to do: two lines and *lines*, or one line of JSON. Never a traceback."""
+    """Print a problem and its remedy to stderr: two lines and *lines*, or one line of JSON.
+    A traceback is never printed.
+    """
     if as_json:
         error: dict[str, Any] = {"title": title, "detail": detail}
         if code:
@@ -75,5 +80,5 @@ def show_failure(title: str, detail: str, lines: Sequence[str] = (), *, code: st
 
 
 def show_warning(text: str) -> None:
-    """A line on stderr about what went on although it was not as it should be."""
+    """Print a warning to stderr about a step that continued despite a problem."""
     typer.echo(typer.style("warning: ", fg="yellow", bold=True) + text, err=True)

@@ -1,4 +1,7 @@
-"""How far a long command is, on stderr and only at a terminal: a bar for what can be counted, a line for what is waited for."""
+"""Progress of long commands, on stderr and only on a terminal.
+
+A bar shows what can be counted, a line shows what is awaited.
+"""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -6,13 +9,13 @@ from contextlib import contextmanager
 
 from tern_cli.output import Format
 
-# Told the bytes that are done, and those there are.
+# Receives the bytes that are done and the total.
 Advance = Callable[[int, int], None]
 
 
 @contextmanager
 def counting(total: int, title: str) -> Iterator[Callable[[], None]]:
-    """A bar of *total* steps; what it gives is called after each."""
+    """Show a bar of *total* steps; the yielded function is called after each step."""
     if not sys.stderr.isatty() or not total:
         yield lambda: None
         return
@@ -27,7 +30,7 @@ def counting(total: int, title: str) -> Iterator[Callable[[], None]]:
 
 @contextmanager
 def waiting(title: str) -> Iterator[Callable[[str], None]]:
-    """A line that says what is waited for; what it gives replaces the text."""
+    """Show a line that names what is awaited; the yielded function replaces its text."""
     if not sys.stderr.isatty():
         yield lambda _: None
         return
@@ -40,7 +43,9 @@ def waiting(title: str) -> Iterator[Callable[[str], None]]:
 
 @contextmanager
 def byte_bar(doing: str, output: Format) -> Iterator[Advance]:
-    """A bar headed *doing* for the length of a block; nothing for programs, or where stderr is no terminal."""
+    """Show a bar titled *doing* during the block.
+    Nothing is shown with JSON output or off a terminal.
+    """
     if output is Format.JSON or not sys.stderr.isatty():
         yield lambda _done, _total: None
         return

@@ -1,7 +1,8 @@
-"""Values as people read them in a table or a sentence: times with their zone, durations with their unit, `yes` and `no`, lists without brackets.
+"""Values formatted for people, in tables and sentences. All such formatting is here.
 
-The one place that decides so. A name says what its value is, as units come last everywhere: `..._at` and `..._until` are points in time (ms since 1970), `..._ms` a
-duration. Programs get raw values, by `-o json`.
+Times have their zone, durations their unit, booleans are `yes` and `no`, lists have no brackets.
+The field's name gives the type, since units come last everywhere: `..._at` and `..._until` are
+points in time (ms since 1970), `..._ms` a duration. Programs get raw values, with `-o json`.
 """
 
 from collections.abc import Mapping
@@ -14,19 +15,19 @@ NOTHING = "-"
 
 
 def shown_time(time_ms: int) -> str:
-    """A time for people, in their own zone, as options such as --from take it; "" for none (0)."""
+    """Return a time in the local zone, as options such as --from accept it; "" for none (0)."""
     if not time_ms:
         return ""
     try:
         text = datetime.fromtimestamp(time_ms / 1000).astimezone().isoformat(timespec="milliseconds")
     except (OverflowError, ValueError, OSError):
-        # Beyond the year 9999: somebody's mistake, which is shown as it is.
+        # Beyond the year 9999. Such a value is a mistake, and is shown unchanged.
         return f"{time_ms:,} ms after 1970"
     return f"{text.removesuffix('+00:00')}Z" if text.endswith("+00:00") else text
 
 
 def shown(name: str, value: Any) -> str:
-    """*value* of the field *name* for people."""
+    """Return *value* of the field *name*, formatted for people."""
     if value is None or (is_time(name) and value == 0):
         return NOTHING
     if isinstance(value, bool):
@@ -43,10 +44,10 @@ def shown(name: str, value: Any) -> str:
 
 
 def is_time(name: str) -> bool:
-    """Whether a field of that name is a point in time."""
+    """Return whether the field *name* holds a point in time."""
     return name.endswith(("_at", "_until")) or name == "until"
 
 
 def head(name: str) -> str:
-    """What stands above a column, or before a value, of the field *name*."""
+    """Return the heading of the field *name*."""
     return name.removesuffix("_ms").replace("_", " ")

@@ -1,4 +1,7 @@
-"""`ternmq backup` and `ternmq restore`: a broker group's log copied to a directory, and made the log of its members again."""
+"""`ternmq backup` and `ternmq restore`.
+
+A broker group's log is copied to a directory, and a copy becomes the log of the group's members.
+"""
 
 from tern_cli.backup.backup_command import backup
 from tern_cli.backup.restore_command import restore

@@ -1,4 +1,4 @@
-"""`ternmq backup`: a broker group's log, copied from its leader up to one cut, verified, in a directory of its own."""
+"""`ternmq backup`: copy a broker group's log from its leader up to one cut, and verify the copy."""
 
 import contextlib
 import secrets
@@ -30,17 +30,22 @@ CLUSTER_KEY_VARIABLE = "TERNMQ_CLUSTER_KEY_FILE"
 
 def backup(
     directory: Annotated[
-        Path, typer.Argument(metavar="DIR", help="Where to put it: new, empty, or an older backup of the same group.")
+        Path,
+        typer.Argument(
+            metavar="DIR", help="Directory of the backup: new, empty, or an older backup of the same group."
+        ),
     ],
     *,
-    broker_group: Annotated[str, typer.Option("--broker-group", help="Which group, where there are several.")] = "",
+    broker_group: Annotated[
+        str, typer.Option("--broker-group", help="The broker group; required if there are several.")
+    ] = "",
     rate_max_mib_s: Annotated[
         int,
         typer.Option(
             "--rate-max-mib-s",
             min=1,
             max=BACKUP_RATE_MAX_MIB_PER_S,
-            help="No faster than this: the group goes on meanwhile.",
+            help="Maximum rate, since the group keeps serving meanwhile.",
         ),
     ] = REBUILD_RATE_MAX_BYTES_PER_S // MIB,
     cluster_key_file: Annotated[
@@ -57,25 +62,30 @@ def backup(
     data_dir: DataDir = DATA_DIR,
     output: Output = Format.TABLE,
 ) -> None:
-    """Copy all messages and everything else that a broker group keeps, as of the moment at which the command begins.
+    """Copy everything that a broker group stores, as of the start of the command.
 
-    The group goes on meanwhile: the copy comes from its leader, and ends with one entry of its log, the cut. Everything that was
-    acknowledged before the command began is in it: messages, topics, groups and their offsets, delayed messages, open transactions,
-    idempotency keys, principals. At the end all of it is read again and verified, as `ternmq store verify` does, and only then
-    DIR/backup.json says that DIR is a backup.
+    The group keeps serving meanwhile: the copy comes from its leader and ends
+    with one entry of its log, the cut. Everything acknowledged before the command
+    began is in the copy: messages, topics, groups and their offsets, delayed
+    messages, open transactions, idempotency keys, principals. At the end the
+    whole copy is read again and verified, as `ternmq store verify` does. Only
+    then does DIR/backup.json mark DIR as a backup.
 
-    If it is interrupted, repeat the same command: it goes on where it was, with the same cut. On a complete backup the same
-    command brings it up to date and copies only what is new; the older one is one until the newer is complete.
+    If the command is interrupted, repeat it: it continues with the same cut. On a
+    complete backup the same command copies only what is new; the older backup
+    stays valid until the newer one is complete.
 
-    It takes the cluster key, and in a secure mesh the certificate of the client `operator` (TERNMQ_OPERATOR_CERT_FILE,
-    TERNMQ_OPERATOR_KEY_FILE, TERNMQ_CA_FILE, or those of --data-dir). A backup holds all messages and no key of the cluster:
-    keep it as you keep the messages, and copy cluster.key, certificates and root.key apart from it.
+    The command needs the cluster key and, in a secure mesh, the certificate of
+    the client `operator` (TERNMQ_OPERATOR_CERT_FILE, TERNMQ_OPERATOR_KEY_FILE,
+    TERNMQ_CA_FILE, or those of --data-dir). A backup holds all messages and no
+    key of the cluster: protect it as you protect the messages, and copy
+    cluster.key, certificates and root.key separately.
 
     [bold]Examples[/bold]
 
     ternmq backup /backup/broker-a
     ternmq backup /backup/broker-a --rate-max-mib-s 16 -o json
-    ternmq backup /backup/broker-b --broker-group broker-b --data-dir cluster --namesrv https://namesrv-0:9876
+    ternmq backup /backup/broker-b --broker-group broker-b --namesrv https://namesrv-0:9876
     """
     from tern_cli.backup.copying import PIECE_SIZE_BYTES, copy_log  # noqa: PLC0415 - help is quick
     from tern_cli.backup.leader_door import LeaderSearch, Operator  # noqa: PLC0415
@@ -95,7 +105,8 @@ def backup(
     with store_failures(), contextlib.closing(search):
         copy = BackupDirectory.open(directory, chunk_size_bytes=PIECE_SIZE_BYTES)
         try:
-            # New messages are for nobody but who may read the log; a mount that is not ours stays as it is.
+            # A new directory is readable by this user only, as the log is; a mount of another owner
+            # keeps its mode.
             with contextlib.suppress(PermissionError):
                 directory.chmod(0o700)
             was_older = copy.is_update
@@ -125,7 +136,9 @@ def backup(
 
 @contextlib.contextmanager
 def store_failures() -> Iterator[None]:
-    """What the store refuses ends the command with its own text: exit code 1 for damage, 2 for directories that will not do."""
+    """End the command with the store's own error text.
+    Exit code 1 for damage, 2 for unsuitable directories.
+    """
     from tern_store.errors import BackupDamaged, BackupRefused, StoreError, WrongGroup  # noqa: PLC0415
 
     try:

@@ -1,7 +1,8 @@
-"""Copies a group's log into a `BackupDirectory` until it is complete: with some pieces on their way, not faster than allowed.
+"""Copy of a group's log into a `BackupDirectory`, with several pieces in flight and a rate limit.
 
-Whatever interrupts it (a new leader, a file that retention has dropped, a damaged piece, a restart) leads to a new manifest, and what was
-copied stays. It ends with a failure when nothing has come for a while, or when it is refused for good.
+Every interruption (a new leader, a file that retention has dropped, a damaged piece, a restart)
+leads to a new manifest, and the copied pieces stay. The copy fails when nothing has arrived for the
+patience of `Waiting`, or when it is refused for good.
 """
 
 import threading
@@ -19,7 +20,7 @@ from tern_store.errors import CopyRefused
 from tern_wire.errors import CertificateForbidden, PeerProofRefused, TernError
 from tern_wire.limits import BACKUP_PATIENCE_S
 
-# As nodes do that are rebuilt: some on their way while another is written.
+# As in the rebuild of a node: some pieces are in flight while another is written.
 PIECES_IN_FLIGHT = 3
 PIECE_SIZE_BYTES = 1 << 20
 PAUSE_FIRST_S, PAUSE_MAX_S = 0.1, 2.0
@@ -27,7 +28,7 @@ PAUSE_FIRST_S, PAUSE_MAX_S = 0.1, 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
-    """The clock of a copy, and how it waits (seconds)."""
+    """Clock of a copy, its sleep function, and its patience (seconds)."""
 
     monotonic: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
@@ -35,14 +36,16 @@ class Waiting:
 
 
 class Rate:
-    """So many bytes a second and no more; an idle time is not made up for. Owner: one copy, any thread may wait."""
+    """Limit of bytes per second; idle time earns no credit.
+    Owner: one copy; any thread may wait.
+    """
 
     def __init__(self, max_bytes_per_s: int, waiting: Waiting) -> None:
         self._max_bytes_per_s, self._waiting = max_bytes_per_s, waiting
         self._lock, self._free_at_s = threading.Lock(), 0.0
 
     def take(self, size_bytes: int) -> None:
-        """Wait for the turn of *size_bytes*."""
+        """Wait until *size_bytes* may be transferred."""
         with self._lock:
             now_s = self._waiting.monotonic()
             begin_s = max(self._free_at_s, now_s)
@@ -59,9 +62,9 @@ def copy_log(
     on_progress: Callable[[int, int], None] = lambda done, total: None,
     waiting: Waiting | None = None,
 ) -> int:
-    """Copy until nothing is wanted any more; how many bytes came. CommandFailed: it does not go on; StoreError, OSError: it cannot.
-
-    *find*: the leader of this moment.
+    """Copy until nothing is missing and return the number of received bytes.
+    *find* returns the current leader. CommandFailed: no progress within the patience. StoreError,
+    OSError: the copy cannot be written.
     """
     waiting = Waiting() if waiting is None else waiting
     rate = Rate(rate_max_bytes_per_s, waiting)
@@ -71,7 +74,8 @@ def copy_log(
         before = came
         try:
             door = find()
-            # Of the first that was found: whatever was acknowledged before the command began is in.
+            # From the first leader found: everything acknowledged before the command began is
+            # included.
             least_index = least_index or door.applied_index
             backup.begin(door.manifest(), least_index=least_index)
             for size_bytes in _pieces(backup, door, rate):
@@ -96,7 +100,9 @@ def copy_log(
 
 
 def _pieces(backup: BackupDirectory, door: Door, rate: Rate) -> Iterator[int]:
-    """Write everything that is wanted, in order; the size of each piece. What was asked for in vain is given up at the end."""
+    """Write all missing pieces in order and yield the size of each.
+    Requests still pending at the end are cancelled.
+    """
 
     def fetch(wanted: Wanted) -> bytes:
         rate.take(wanted.size)

@@ -1,7 +1,8 @@
-"""The rebuild routes of a broker group, asked by an operator: what there is to be copied, and pieces of it.
+"""Client of a broker group's rebuild routes: the manifest of the files to copy, and their pieces.
 
-Each request is signed with the cluster key in the name `operator` (`tern_wire/principals/peer_proof.py`); in a secure mesh the connection shows the
-operator's certificate besides (`mesh/http.py`). Whoever leads now is asked.
+Each request is signed with the cluster key in the name `operator`
+(`tern_wire/principals/peer_proof.py`). In a secure mesh the connection also presents the operator's
+certificate (`mesh/http.py`). Requests go to the current leader.
 """
 
 import http.client
@@ -23,31 +24,33 @@ from tern_wire.limits import REBUILD_REPLY_MAX_BYTES
 from tern_wire.paths import HEADER_CRC32, HEADER_PEER_PROOF, REBUILD_FILES_PATH, REBUILD_MANIFEST_PATH
 from tern_wire.principals.peer_proof import PeerRequest, proof_header
 
-# A piece from a cold disk that others use too.
+# Time for a piece from a cold disk that other requests use too.
 REQUEST_TIMEOUT_S = 10.0
 
 
 class NoAnswer(Exception):
-    """Nobody leads, or who leads does not answer: for a moment, perhaps."""
+    """The group has no leader, or the leader does not answer; possibly for a moment only."""
 
 
 class Door(Protocol):
-    """One leader. Calls may come from several threads at a time. NoAnswer, TernError, CopyRefused."""
+    """One leader. Several threads may call at a time. Raises NoAnswer, TernError, CopyRefused."""
 
     name: str
-    # The last entry that it had applied when it was found.
+    # The last entry that the leader had applied when it was found.
     applied_index: int
 
     def manifest(self) -> dict[str, Any]:
-        """What there is to be copied now."""
+        """Return the manifest of the files to copy now."""
 
     def piece(self, wanted: Wanted) -> bytes:
-        """The bytes, as they were sent."""
+        """Return the bytes of the piece, as they were sent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operator:
-    """Who asks: the cluster key, a clock (ms since 1970), and a source of nonces (32 hex digits, never one twice)."""
+    """Signer of the requests: the cluster key, a clock, and a source of nonces.
+    The clock gives ms since 1970; a nonce has 32 hex digits and is never repeated.
+    """
 
     key: bytes
     now_ms: Callable[[], int]
@@ -55,7 +58,7 @@ class Operator:
 
 
 class LeaderDoor:
-    """A broker that leads. Owner: one copy."""
+    """Rebuild routes of one leading broker. Owner: one copy."""
 
     def __init__(self, node: BrokerNode, operator: Operator) -> None:
         self.name, self._operator = node.name, operator
@@ -65,7 +68,7 @@ class LeaderDoor:
         self._pool = BlockingPool(operator_context(node.data_dir) if node.is_secure else None)
 
     def manifest(self) -> dict[str, Any]:
-        """As Door."""
+        """Return the manifest of the files to copy now."""
         try:
             document = json.loads(self._get(REBUILD_MANIFEST_PATH)[0])
         except ValueError as error:
@@ -75,7 +78,7 @@ class LeaderDoor:
         return document
 
     def piece(self, wanted: Wanted) -> bytes:
-        """As Door."""
+        """Return the bytes of the piece, checked against the checksum of the reply."""
         target = f"{REBUILD_FILES_PATH}/{wanted.name}?position={wanted.position}&size={wanted.size}"
         data, headers = self._get(target)
         if f"{crc32(data):08x}" != headers.get(HEADER_CRC32.lower()):
@@ -83,7 +86,7 @@ class LeaderDoor:
         return data
 
     def close(self) -> None:
-        """Close the connections. No call is under way any more."""
+        """Close the connections. No call may be running."""
         self._pool.close()
 
     def _get(self, target: str) -> tuple[bytes, Mapping[str, str]]:
@@ -120,26 +123,28 @@ class LeaderDoor:
 
 
 class LeaderSearch:
-    """Finds who leads *nodes* now. Owner: one copy."""
+    """Search for the current leader among *nodes*. Owner: one copy."""
 
     def __init__(self, nodes: list[BrokerNode], operator: Operator) -> None:
         self._nodes, self._operator = nodes, operator
         self._last: LeaderDoor | None = None
 
     def __call__(self) -> Door:
-        """Whoever leads and serves. NoAnswer: nobody does. CommandFailed: a release without backups."""
+        """Return the leader that serves now.
+        NoAnswer: there is none. CommandFailed: its release has no backups.
+        """
         leader = leader_of(ask_again(self._nodes))
         if leader is None:
             raise NoAnswer(f"no broker of {self._nodes[0].broker_group} leads now")
         if not leader.status.get("group_id"):
             raise CommandFailed(
-                "The broker is too old", f"{leader.name} does not tell its group id: upgrade the brokers first."
+                "The broker is too old", f"{leader.name} does not report its group id: upgrade the brokers first."
             )
         self.close()
         self._last = LeaderDoor(leader, self._operator)
         return self._last
 
     def close(self) -> None:
-        """Close the connections to who was found last."""
+        """Close the connections to the leader found last."""
         if self._last is not None:
             self._last.close()

@@ -1,4 +1,7 @@
-"""`ternmq restore`: the directories of a broker group's members out of one backup, for brokers of their own or for `ternmq up`."""
+"""`ternmq restore`: make the data directories of a broker group's members from one backup.
+
+The directories are for brokers started separately, or for `ternmq up`.
+"""
 
 import secrets
 from pathlib import Path
@@ -33,32 +36,40 @@ def restore(
         typer.Option(
             "--data-dir",
             metavar="DIR",
-            help="For brokers that are started otherwise: a directory DIR/NODE for each --node.",
+            help="For brokers started separately: a directory DIR/NODE for each --node.",
             show_default=False,
         ),
     ] = "",
     node: Annotated[
         list[str] | None,
-        typer.Option("--node", metavar="NODE", help="A member; repeat it. With --data-dir.", show_default=False),
+        typer.Option(
+            "--node", metavar="NODE", help="A member of the group, with --data-dir; repeatable.", show_default=False
+        ),
     ] = None,
     output: Output = Format.TABLE,
 ) -> None:
-    """Make the data directories of a broker group's members out of a backup: the log as it was at the backup's cut.
+    """Make the data directories of a broker group's members from a backup.
 
-    The backup is verified first, all of it. What follows from the log (queues, index, timers) is made by each broker at its
-    first start. Nothing is overwritten: the members' directories must be missing or empty.
+    Each member gets the log as it was at the backup's cut. The whole backup is
+    verified first. Each broker derives its queues, index and timers from the log
+    at its first start. Nothing is overwritten: the members' directories must be
+    missing or empty.
 
-    Restore ALL members from the SAME backup, and start them all: the group is founded again when they have all met, and goes on from
-    the cut. One member alone is not how a lost disk is replaced: start that broker with an empty directory, and it copies the leader's log.
+    Restore ALL members from the SAME backup, and start them all: the group is
+    founded again once all members have met, and continues from the cut. Do not
+    replace a single lost disk in this way: start that broker with an empty
+    directory, and it copies the leader's log.
 
-    The restored group has the same group id, so brokers need the --group-id that backup.json names; the old group must not run
-    beside it. Put the cluster.key of before into DIR if you have it: receipt handles and transaction ids that were given out are
-    sealed with it. Without it their messages are delivered again, and `ternmq tx ls` shows the transactions with new ids.
+    The restored group has the same group id, so its brokers need the --group-id
+    that backup.json names. The old group must not run beside it. Put the old
+    cluster.key into DIR if you have it: receipt handles and transaction ids are
+    sealed with it. Without it, leased messages are delivered again, and `ternmq
+    tx ls` shows the transactions with new ids.
 
     [bold]Examples[/bold]
 
     ternmq restore /backup/broker-a --dir .tern-restored && ternmq up --data-dir .tern-restored
-    ternmq restore /backup/broker-a --data-dir /restored --node broker-a-0 --node broker-a-1 --node broker-a-2
+    ternmq restore /backup/a --data-dir /new --node broker-a-0 --node broker-a-1 --node broker-a-2
     """
     from tern_cli.backup.restored_mesh import RestoredMesh  # noqa: PLC0415 - help is quick
     from tern_cli.store.native_directory import READING_FILES, held  # noqa: PLC0415
@@ -103,7 +114,7 @@ def restore(
     elif mesh is not None:
         if not mesh.files.key.exists():
             typer.echo(
-                f"If you have the cluster.key of before, put it into {mesh.files.root} first: receipt handles need it."
+                f"If you have the old cluster.key, put it into {mesh.files.root} first: receipt handles need it."
             )
         typer.echo(f"Start it: {with_data_dir('ternmq up', mesh.files.root)}")
     else:

@@ -1,6 +1,7 @@
-"""A backup as the data of a mesh of `ternmq up`: where its members' directories go, and the cluster.json that fits them.
+"""A backup as the data of a mesh of `ternmq up`: its members' directories and its cluster.json.
 
-Law: cluster.json comes last. Without it `ternmq up` refuses data that it does not know, so a restore that was interrupted starts nothing.
+Law: cluster.json is written last. Without it `ternmq up` refuses the data as unknown, so an
+interrupted restore starts nothing.
 """
 
 import os
@@ -19,7 +20,7 @@ class RestoredMesh:
     """One mesh that is restored. Owner: the command."""
 
     def __init__(self, files: MeshFiles, note: BackupNote) -> None:
-        """CommandFailed (exit 2): `ternmq up` cannot run this group, or *files* are those of another one."""
+        """CommandFailed (exit 2): `ternmq up` cannot run the group, or *files* have another one."""
         self.files, self._note = files, note
         members = sorted(note.group.members)
         if members != member_names(len(members)):
@@ -37,12 +38,14 @@ class RestoredMesh:
             )
 
     def targets(self) -> list[tuple[str, Path]]:
-        """Every member with its directory."""
+        """Return every member with its directory."""
         return [(name, self.files.data(name)) for name in sorted(self._note.group.members)]
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """The folders are there and no mesh starts in them meanwhile; CommandFailed if one runs."""
+        """Make the folders and hold their lock, so that no mesh starts.
+        CommandFailed if one runs.
+        """
         self.files.make_folders()
         lock = self.files.try_lock()
         if lock < 0:
@@ -57,14 +60,14 @@ class RestoredMesh:
             os.close(lock)
 
     def write_cluster(self) -> None:
-        """Durable here: `ternmq up` starts this group. One that was kept from before stays as it is."""
+        """Durable here: `ternmq up` starts this group. An existing cluster.json is kept."""
         if self._known:
             return
         group = self._note.group
         shape = MeshShape(
             cluster=self._note.cluster, brokers=len(group.members), segment_size_bytes=group.segment_size_bytes
         )
-        # It is born again at its first start, when all members have met.
+        # The group is born again at its first start, when all members have met.
         self.files.write_cluster(
             {
                 "version": 1,

@@ -1,1 +1,1 @@
-"""The commands of `ternmq`, one file a subject."""
+"""The commands of `ternmq`, one file per subject."""

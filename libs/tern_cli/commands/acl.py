@@ -1,4 +1,4 @@
-"""`ternmq acl grant|deny|remove|ls|check|quota`: what principals may do."""
+"""`ternmq acl grant|deny|remove|ls|check|quota`: permissions of principals."""
 
 from collections.abc import Callable
 from typing import Annotated, Any
@@ -28,27 +28,33 @@ from tern_wire.principals.principals import ACTIONS, ALL, ALLOW, DENY, ROOT, ROO
 
 acl_app = typer.Typer(
     no_args_is_help=True,
-    help=f"""Say what principals may do, and see who may do what.
+    help=f"""Show and change the permissions of principals.
 
-    What no grant allows is denied, and what a grant denies stays denied, whatever others allow. Names may end with '*': orders* is every topic
-    whose name begins with orders. Whoever may use or change a thing sees it; to all others it is as if it were not there.
+    Everything that no grant allows is denied, and a denial overrides all other
+    grants. Names may end with '*': orders* is every topic whose name begins with
+    orders. A principal sees only the objects that it may use or change.
 
-    Actions: {", ".join(ACTIONS)}, or {ALL}. Sending takes PUB of the topic; receiving SUB of topic and group, and ACK of the group;
-    transactions PUB of the topic and TXN of the producer group; managing principals ADMIN of the cluster. --producer and --consumer grant what
-    those need.""",
+    Actions: {", ".join(ACTIONS)}, or {ALL}.
+
+    Sending needs PUB on the topic. Receiving needs SUB on the topic, and SUB and
+    ACK on the group. Transactions need PUB on the topic and TXN on the producer
+    group. Managing principals needs ADMIN on the cluster. --producer and
+    --consumer grant these sets.""",
 )
 
 Topics = Annotated[
-    list[str] | None, typer.Option("--topic", metavar="NAME", help="Topics: a name, or prefix*. May be repeated.")
+    list[str] | None, typer.Option("--topic", metavar="NAME", help="Topics: a name, or prefix*; repeatable.")
 ]
 Groups = Annotated[list[str] | None, typer.Option("--group", metavar="NAME", help="Consumer groups, as --topic.")]
 ProducerGroups = Annotated[
     list[str] | None, typer.Option("--producer-group", metavar="NAME", help="Producer groups, as --topic.")
 ]
 Cluster = Annotated[bool, typer.Option("--cluster", help="The cluster itself.")]
-Actions = Annotated[str, typer.Argument(metavar="[ACTIONS]", help="Such as PUB,SUB, or ALL.", show_default=False)]
+Actions = Annotated[
+    str, typer.Argument(metavar="[ACTIONS]", help="Actions, such as PUB,SUB, or ALL.", show_default=False)
+]
 _COLUMNS = ("principal", "effect", "actions", "kind", "pattern")
-# Somebody else changed the same principal in between: look again, so often.
+# Attempts of a change while other clients change the same principal.
 _ATTEMPTS = 5
 
 
@@ -68,7 +74,10 @@ def grant(
     endpoint: Endpoint = "",
     output: Output = Format.TABLE,
 ) -> None:
-    """Allow a principal some actions on what is named, beside what it may do already. It is created if it is not there.
+    """Allow a principal actions on the named objects, in addition to its other grants.
+
+    The principal is created if it does not exist. --producer and --consumer grant
+    the usual sets of actions.
 
     [bold]Examples[/bold]
 
@@ -92,7 +101,9 @@ def grant(
 @acl_app.command("deny")
 def deny(
     principal: PrincipalName,
-    actions: Annotated[str, typer.Argument(metavar="ACTIONS", help="Such as DELETE, or ALL.", show_default=False)],
+    actions: Annotated[
+        str, typer.Argument(metavar="ACTIONS", help="Actions, such as DELETE, or ALL.", show_default=False)
+    ],
     *,
     topic: Topics = None,
     group: Groups = None,
@@ -101,7 +112,7 @@ def deny(
     endpoint: Endpoint = "",
     output: Output = Format.TABLE,
 ) -> None:
-    """Deny a principal some actions on what is named, whatever its other grants allow.
+    """Deny a principal actions on the named objects, whatever its other grants allow.
 
     [bold]Examples[/bold]
 
@@ -126,7 +137,10 @@ def remove(
     endpoint: Endpoint = "",
     output: Output = Format.TABLE,
 ) -> None:
-    """Remove actions from grants, or whole grants: those with exactly the patterns that are named. With --all the principal itself goes.
+    """Remove actions from grants, remove whole grants, or with --all remove the principal itself.
+
+    Only grants with exactly the named patterns change. Without actions, the whole
+    grants are removed.
 
     [bold]Examples[/bold]
 
@@ -153,19 +167,23 @@ def remove(
 
 @acl_app.command("ls")
 def list_acls(
-    principal: Annotated[str, typer.Argument(metavar="[PRINCIPAL]", help="Only this one's.", show_default=False)] = "",
+    principal: Annotated[
+        str, typer.Argument(metavar="[PRINCIPAL]", help="Only grants of this principal.", show_default=False)
+    ] = "",
     *,
-    topic: Annotated[str, typer.Option("--topic", metavar="NAME", help="Grants that speak of this topic.")] = "",
+    topic: Annotated[str, typer.Option("--topic", metavar="NAME", help="Grants that apply to this topic.")] = "",
     group: Annotated[
-        str, typer.Option("--group", metavar="NAME", help="Grants that speak of this consumer group.")
+        str, typer.Option("--group", metavar="NAME", help="Grants that apply to this consumer group.")
     ] = "",
     producer_group: Annotated[
-        str, typer.Option("--producer-group", metavar="NAME", help="Grants that speak of this producer group.")
+        str, typer.Option("--producer-group", metavar="NAME", help="Grants that apply to this producer group.")
     ] = "",
     endpoint: Endpoint = "",
     output: Output = Format.TABLE,
 ) -> None:
-    """List grants: all of them, one principal's, or those that speak of a topic or group, literally or by a prefix.
+    """List grants: all of them, those of one principal, or those that apply to a topic or group.
+
+    A grant applies to a topic or group by its full name or by a prefix.
 
     [bold]Examples[/bold]
 
@@ -176,7 +194,7 @@ def list_acls(
     with administration(endpoint) as admin:
         rows = admin.acls(topic=topic, group=group, producer_group=producer_group)
         if principal and not any(row["principal"] == principal for row in rows):
-            admin.principal(principal)  # a wrong name must not look like a principal without grants
+            admin.principal(principal)  # an unknown name must not look like a principal without grants
     rows = [row for row in rows if principal in {"", row["principal"]}]
     show_rows(rows if output is Format.JSON else [_row(row) for row in rows], _COLUMNS, output)
 
@@ -184,7 +202,7 @@ def list_acls(
 @acl_app.command("check")
 def check(
     principal: PrincipalName,
-    action: Annotated[str, typer.Argument(metavar="ACTION", help="Such as PUB.", show_default=False)],
+    action: Annotated[str, typer.Argument(metavar="ACTION", help="An action, such as PUB.", show_default=False)],
     *,
     topic: Annotated[str, typer.Option("--topic", metavar="NAME", help="This topic.")] = "",
     group: Annotated[str, typer.Option("--group", metavar="NAME", help="This consumer group.")] = "",
@@ -193,7 +211,9 @@ def check(
     endpoint: Endpoint = "",
     output: Output = Format.TABLE,
 ) -> None:
-    """Say whether a principal may do something, and which grants decide it. Exit code 0: it may; 1: it may not.
+    """Check whether a principal may perform an action, and show the deciding grants.
+
+    Exit code 0: it may. Exit code 1: it may not.
 
     [bold]Examples[/bold]
 
@@ -203,13 +223,13 @@ def check(
     names = ([topic] if topic else None, [group] if group else None, [producer_group] if producer_group else None)
     objects = objects_of(*names, cluster=cluster)
     if len(objects) > 1:
-        raise CommandFailed("Of which one?", "Ask about one topic, group, producer group or the cluster.", exit_code=2)
+        raise CommandFailed("Of which one?", "Name one topic, group or producer group, or the cluster.", exit_code=2)
     ((kind, (name,)),) = objects.items()
     if "*" in name and not cluster:
-        raise CommandFailed("Not a name", f"Ask about one {kind} by its whole name, without '*'.", exit_code=2)
+        raise CommandFailed("Not a name", f"Name one {kind} by its full name, without '*'.", exit_code=2)
     (asked,) = wanted(ALLOW, [action.upper()], objects)
     if asked.actions == (ALL,):
-        raise CommandFailed("Not one action", f"Ask about one of {', '.join(ACTIONS)}.", exit_code=2)
+        raise CommandFailed("Not one action", f"Name one of {', '.join(ACTIONS)}.", exit_code=2)
     if principal == ROOT_NAME:
         found = ROOT
     else:
@@ -244,15 +264,17 @@ def quota(
     principal: PrincipalName,
     *,
     requests_per_s: Annotated[
-        int | None, typer.Option("--requests-per-s", min=0, help="At each proxy; 0: unlimited.")
+        int | None, typer.Option("--requests-per-s", min=0, help="Requests per second at each proxy; 0: unlimited.")
     ] = None,
     bytes_per_s: Annotated[
-        int | None, typer.Option("--bytes-per-s", min=0, help="Of requests, at each proxy; 0: unlimited.")
+        int | None, typer.Option("--bytes-per-s", min=0, help="Request bytes per second at each proxy; 0: unlimited.")
     ] = None,
     endpoint: Endpoint = "",
     output: Output = Format.TABLE,
 ) -> None:
-    """Show how much a principal may ask for, or change it: beyond it, requests are answered 429 quota-exceeded.
+    """Show or change the request quota of a principal.
+
+    Requests beyond the quota are answered 429 quota-exceeded.
 
     [bold]Examples[/bold]
 
@@ -273,7 +295,9 @@ def quota(
 def _change(
     principal: str, make: Callable[[list[Grant]], list[Grant]], endpoint: str, output: Format, *, is_creating: bool
 ) -> None:
-    """Give *principal* the grants that *make* makes of those it has, unless somebody changes them meanwhile: then look again."""
+    """Replace the grants of *principal* by the result of *make*.
+    When another client changes them meanwhile, they are read again and the change is repeated.
+    """
     with administration(endpoint) as admin:
         for attempt in range(_ATTEMPTS):
             before = _find(admin, principal, is_creating=is_creating)

@@ -19,7 +19,9 @@ def show_offsets(
     endpoint: Endpoint = "",
     output: Output = Format.TABLE,
 ) -> None:
-    """Show min and max offset of every queue of a topic.
+    """Show the minimum and maximum offset of every queue of a topic.
+
+    With --group, the group's committed offset and its lag are shown too.
 
     [bold]Examples[/bold]
 
@@ -49,7 +51,9 @@ def _show_queues(topic: str, endpoint: str, output: Format, group: str = "") -> 
 
 
 def duration_ms(option: str, text: str, least_ms: int = 0, most_ms: int | None = None) -> int:
-    """Milliseconds of what stands behind *option*; CommandFailed (exit 2) when it is no duration, or not *least_ms* to *most_ms*."""
+    """Return the milliseconds in *text*, the value of *option*.
+    CommandFailed (exit 2) when it is no duration, or not between *least_ms* and *most_ms*.
+    """
     try:
         found_ms = parse_duration_ms(text)
     except ValueError as error:

@@ -1,7 +1,8 @@
-"""`ternmq broker-group ls|show|join|restore`: broker groups of a running mesh, one added to it, one given its write permission back.
+"""`ternmq broker-group ls|show|join|restore`: broker groups of a running mesh.
 
-Everything here may be repeated, after a Ctrl-C too: what is done is done, and the rest follows. Broker groups are the cluster's: a namespace in the
-environment changes nothing, and topics of all namespaces are moved. How one is taken out is in `broker_group_drain.py`.
+Law: every command may be repeated, after a Ctrl-C too. Finished steps stay finished, and the rest
+follows. Broker groups belong to the cluster: a namespace in the environment has no effect, and
+topics of all namespaces are moved. `broker_group_drain.py` has the removal of a broker group.
 """
 
 import time
@@ -22,21 +23,22 @@ from tern_cli.views.topic_moves import ClusterAdmin, TopicName, place_all
 
 broker_group_app = typer.Typer(
     no_args_is_help=True,
-    help="""Add broker groups to a running mesh, and take them out.
+    help="""Add broker groups to a running mesh, and remove them.
 
-    A broker group is 1, 3 or 5 brokers that replicate one log. Topics are spread over several; where keyed and ordered messages of a topic go is its
-    placement (`ternmq topic placement`), which changes only when it is told to.""",
+    A broker group is 1, 3 or 5 brokers that replicate one log. Topics are spread
+    over several groups. The placement of a topic (`ternmq topic placement`) names
+    the groups of its keyed and ordered messages, and changes only on request.""",
 )
 BrokerGroup = Annotated[
     str, typer.Argument(metavar="NAME", help="The broker group, such as broker-b.", show_default=False)
 ]
-# Between two looks at something that takes seconds.
+# Pause between two checks of a step that takes seconds.
 POLL_INTERVAL_S = 0.25
 
 
 @broker_group_app.command("ls")
 def list_broker_groups(endpoint: Endpoint = "", output: Output = Format.TABLE) -> None:
-    """List broker groups: who leads, how many nodes are linked, and which may be written.
+    """List broker groups: their leader, their connected nodes, and whether they accept writes.
 
     [bold]Examples[/bold]
 
@@ -50,7 +52,7 @@ def list_broker_groups(endpoint: Endpoint = "", output: Output = Format.TABLE) -
 
 @broker_group_app.command("show")
 def show_broker_group(name: BrokerGroup, endpoint: Endpoint = "", output: Output = Format.TABLE) -> None:
-    """Show what is left to be read in a broker group, and what keeps it from being taken out.
+    """Show the messages left to read in a broker group, and what prevents its removal.
 
     [bold]Examples[/bold]
 
@@ -70,18 +72,21 @@ def join_broker_group(
         typer.Option(
             "--topic",
             metavar="PATTERN",
-            help="Only topics like 'orders*', or 'shop/orders*' of a namespace. May be repeated.",
+            help="Only topics that match, such as 'orders*', or 'shop/orders*' in a namespace; repeatable.",
         ),
     ] = None,
-    all_topics: Annotated[bool, typer.Option("--all-topics", help="All topics; so it is without --topic.")] = False,
-    timeout: Annotated[str, typer.Option(help="How long it may take until the broker group has a leader.")] = "60s",
+    all_topics: Annotated[bool, typer.Option("--all-topics", help="All topics, which is the default.")] = False,
+    timeout: Annotated[str, typer.Option(help="Maximum time until the broker group has a leader.")] = "60s",
     endpoint: Endpoint = "",
     output: Output = Format.TABLE,
 ) -> None:
-    """Let a broker group that was added to the mesh take its share of the topics.
+    """Give a new broker group of the mesh its share of the topics.
 
-    Waits until it has a leader, declares there the groups that others have, and places the topics of all namespaces there, too. Order and idempotency
-    keys hold meanwhile: a topic is on its way for 10 minutes or more. Repeat the command whenever you like: it completes what was broken off.
+    Waits until the broker group has a leader, creates there the groups that the
+    other broker groups have, and places the topics of all namespaces there as
+    well. Order and idempotency keys hold meanwhile: each topic moves for 10
+    minutes or more. Repeat the command at any time: it completes an interrupted
+    run.
 
     [bold]Examples[/bold]
 
@@ -90,7 +95,7 @@ def join_broker_group(
     ternmq broker-group join broker-b -o json
     """
     if topic and all_topics:
-        raise CommandFailed("Which topics?", "Say --topic or --all-topics, not both.", exit_code=2)
+        raise CommandFailed("Which topics?", "Use --topic or --all-topics, not both.", exit_code=2)
     patience_ms = duration_ms("--timeout", timeout)
     with ClusterAdmin(endpoints(endpoint)) as admins:
         _wait_for_leader(admins, name, patience_ms / 1_000)
@@ -110,7 +115,7 @@ def join_broker_group(
             typer.echo(line)
     if failures := failure_lines(moves):
         raise CommandFailed(
-            "Not every topic is placed", f"Repeat `{_again(name, topic or [])}`: what is done stays.", lines=failures
+            "Not every topic is placed", f"Repeat `{_again(name, topic or [])}`: finished moves stay.", lines=failures
         )
 
 
@@ -118,7 +123,9 @@ def join_broker_group(
 def restore_broker_group(
     name: BrokerGroup, namesrv: NameServers = None, data_dir: DataDir = DATA_DIR, output: Output = Format.TABLE
 ) -> None:
-    """Give a broker group its write permission back, when it is to stay after all. Topics come back with `ternmq broker-group join`.
+    """Restore the write permission of a broker group that is to stay after all.
+
+    Topics return with `ternmq broker-group join`.
 
     [bold]Examples[/bold]
 
@@ -132,9 +139,11 @@ def restore_broker_group(
     typer.echo(f"{name} may be written again. `ternmq broker-group join {name}` places topics there.")
 
 
-# For draining, too ------------------------------------------------------------------------------------------------
+# Shared with draining -----------------------------------------------------------------------------
 def tell_left(left: dict[str, Any], output: Format, *, is_withdrawn: bool = False) -> None:
-    """What is left in a broker group. *is_withdrawn*: this command has withdrawn its write permission."""
+    """Show the contents left in a broker group.
+    *is_withdrawn*: this command has withdrawn the group's write permission.
+    """
     if output is Format.JSON:
         show_json(left)
         return
@@ -145,29 +154,31 @@ def tell_left(left: dict[str, Any], output: Format, *, is_withdrawn: bool = Fals
     for line in left_lines(left, is_withdrawn=is_withdrawn):
         typer.echo(line)
     if left["is_drained"]:
-        typer.echo(f"{left['broker_group']} is drained: nothing in it is waited for.")
+        typer.echo(f"{left['broker_group']} is drained: nothing in it is still needed.")
 
 
 def with_group(groups: list[str], name: str) -> list[str]:
-    """*groups* with *name* among them."""
+    """Return *groups* with *name* among them."""
     return groups if name in groups else [*groups, name]
 
 
 def _topics_of(admins: ClusterAdmin, name: str) -> list[TopicName]:
-    """All topics of the cluster, in order."""
+    """Return all topics of the cluster, in order."""
     rows = [row for which in ("here", "elsewhere") for row in admins.whole.broker_group_topics(name, which=which)]
     return sorted({TopicName(row["namespace"], row["topic"]) for row in rows})
 
 
 def _wait_for_leader(admins: ClusterAdmin, name: str, patience_s: float) -> None:
-    """Until broker group *name* has a leader; CommandFailed when it does not come, or may not be written."""
+    """Wait until broker group *name* has a leader.
+    CommandFailed when none is elected in time, or when the group may not be written.
+    """
     give_up_s = time.monotonic() + patience_s
     with waiting(f"{name} has no leader yet"):
         while True:
             known = admins.whole.cluster()["broker_groups"]
             found = known.get(name)
             if found is not None and not found["writable"]:
-                detail = f"Nothing may be written to {name}. Say `ternmq broker-group restore {name}` first."
+                detail = f"Nothing may be written to {name}. Run `ternmq broker-group restore {name}` first."
                 raise CommandFailed("Its write permission is withdrawn", detail)
             if found is not None and found["leader"]:
                 return
@@ -180,7 +191,7 @@ def _wait_for_leader(admins: ClusterAdmin, name: str, patience_s: float) -> None
             f"No broker of {name} has registered; known: {names}. Start its brokers, and see `ternmq namesrv status`."
         )
         raise CommandFailed("No such broker group", detail)
-    detail = f"Most of the brokers of {name} must run and see each other. See `ternmq raft status`, and their logs."
+    detail = f"Most of the brokers of {name} must run and reach each other. See `ternmq raft status`, and their logs."
     raise CommandFailed("The broker group has no leader", detail)
 
 

@@ -1,7 +1,10 @@
-"""`ternmq broker-group drain`: a broker group emptied before it is taken out of the mesh.
+"""`ternmq broker-group drain`: empty a broker group before its removal from the mesh.
 
-Its write permission is withdrawn at all name servers, its topics are placed on the others, and what was sent to it before is read to its end. Law: exit code 0
-with --wait means that nothing in it is waited for any more. All of it may be broken off and repeated.
+The write permission is withdrawn at all name servers, the topics are placed on other broker groups,
+and older messages are read to the end.
+
+Law: exit code 0 with --wait means that nothing in the group is still needed. The command may be
+interrupted and repeated.
 """
 
 import time
@@ -23,25 +26,27 @@ from tern_cli.views.namesrv_view import permit
 from tern_cli.views.topic_moves import ClusterAdmin, Move, TopicName, place_all
 from tern_wire.errors import BrokerGroupNotFound
 
-# Between two looks: twice as long each time, since what is waited for takes seconds or minutes.
+# Pause between two checks; it doubles each time, since draining takes seconds or minutes.
 POLL_INTERVAL_S, POLL_INTERVAL_MAX_S = 0.5, 10.0
 
 
 def drain_broker_group(
     name: BrokerGroup,
     *,
-    wait: Annotated[bool, typer.Option("--wait", help="Until nothing in it is waited for.")] = False,
-    timeout: Annotated[str, typer.Option(help="How long --wait waits.")] = "1h",
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until nothing in it is needed any more.")] = False,
+    timeout: Annotated[str, typer.Option(help="Maximum time of --wait.")] = "1h",
     endpoint: Endpoint = "",
     namesrv: NameServers = None,
     data_dir: DataDir = DATA_DIR,
     output: Output = Format.TABLE,
 ) -> None:
-    """Empty a broker group, so that it can be taken out of the mesh.
+    """Empty a broker group, so that it can be removed from the mesh.
 
-    Withdraws its write permission, places its topics on the other broker groups that may be written, and shows what is left to be read there. With
-    --wait it follows until all is read and every topic has moved, which takes 10 minutes or more; exit code 0 then, and only then. Repeat the command
-    whenever you like. `ternmq broker-group restore` takes the withdrawal back.
+    Withdraws its write permission, places its topics on the other writable broker
+    groups, and shows the messages left to read. With --wait the command continues
+    until everything is read and every topic has moved, which takes 10 minutes or
+    more; only then is the exit code 0. Repeat the command at any time. `ternmq
+    broker-group restore` undoes the withdrawal.
 
     [bold]Examples[/bold]
 
@@ -66,12 +71,12 @@ def drain_broker_group(
         if left["is_drained"] and drain.is_over:
             typer.echo(f"Stop its processes: the mesh goes on without {name}.")
     if failures := failure_lines(moves):
-        detail = f"Repeat `ternmq broker-group drain {name}`: what is done stays."
+        detail = f"Repeat `ternmq broker-group drain {name}`: finished moves stay."
         raise CommandFailed("Not every topic is placed", detail, lines=failures)
 
 
 class _Drain:
-    """The topics on their way from broker group *name* to *others*, as far as they are known. Owner: one command."""
+    """Moves of topics from broker group *name* to *others*. Owner: one command."""
 
     def __init__(self, admins: ClusterAdmin, name: str, others: list[str]) -> None:
         self._admins, self._name, self._others = admins, name, others
@@ -79,11 +84,11 @@ class _Drain:
 
     @property
     def is_over(self) -> bool:
-        """Whether no topic is on its way."""
+        """Return whether no topic is moving."""
         return all(move.is_over for move in self.moves.values())
 
     def place(self) -> None:
-        """Place every topic elsewhere that may be, and complete moves whose time has come."""
+        """Place every topic elsewhere where possible, and complete moves whose time has come."""
         rows = self._admins.whole.broker_group_topics(self._name)
         named = {
             TopicName(row["namespace"], row["topic"])
@@ -96,14 +101,16 @@ class _Drain:
         with counting(len(due), f"topics from {self._name}") as step:
             for move in place_all(self._admins, due, self._wanted, step):
                 before = self.moves.get(move.topic)
-                # A move that is completed now was begun by this command, too.
+                # A move that is completed now was begun by this command as well.
                 changed = move.changed or (before is not None and before.changed)
                 self.moves[move.topic] = replace(move, changed=changed)
 
     def follow(self, patience_s: float) -> dict[str, Any]:
-        """Place and look, until nothing is left and no topic moves; CommandFailed when that takes longer."""
+        """Place and check repeatedly until nothing is left and no topic moves.
+        CommandFailed when that takes longer than *patience_s*.
+        """
         give_up_s, interval_s = time.monotonic() + patience_s, POLL_INTERVAL_S
-        with waiting(f"{self._name}: looking at what is left") as tell:
+        with waiting(f"{self._name}: checking the remaining contents") as tell:
             while True:
                 left = self._admins.whole.broker_group(self._name)
                 if left["is_drained"] and self.is_over:
@@ -126,13 +133,15 @@ class _Drain:
         return move is None or bool(move.failure) or move.until_ms <= now_ms
 
     def _wanted(self, placed: dict[str, Any]) -> list[str]:
-        """Where a topic goes: it stays where else it is; one that is nowhere else goes to all others."""
+        """Return a topic's new broker groups: its present ones without *name*, or all others."""
         groups: list[str] = placed["broker_groups"]
         return [group for group in groups if group != self._name] or self._others
 
 
 def _others(admins: ClusterAdmin, name: str) -> list[str]:
-    """The other broker groups that may be written and have a leader; CommandFailed when there is none: somebody must take the messages."""
+    """Return the other broker groups that are writable and have a leader.
+    CommandFailed when there is none: some group must accept the messages.
+    """
     known = admins.whole.cluster()["broker_groups"]
     if name not in known:
         raise BrokerGroupNotFound(broker_group=name, known=", ".join(sorted(known)) or "none")
@@ -140,7 +149,7 @@ def _others(admins: ClusterAdmin, name: str) -> list[str]:
     if not others:
         raise CommandFailed(
             "It is the last broker group",
-            f"No other broker group may be written and has a leader, so nobody could take what is sent to {name}. Start another one and say "
+            f"No other broker group may be written and has a leader, so no group could accept the messages for {name}. Start another one and run "
             "`ternmq broker-group join` with its name, or `ternmq broker-group restore`, first.",
         )
     return others

@@ -1,4 +1,7 @@
-"""`ternmq init-cluster`: the authority, certificates and secrets of a cluster, made in one directory. Prints names, never a secret."""
+"""`ternmq init-cluster`: the authority, certificates and secrets of a cluster, in one directory.
+
+The command prints names, never a secret.
+"""
 
 import time
 from pathlib import Path
@@ -11,12 +14,12 @@ from tern_cli.output import Format, Output, show_json
 from tern_security.cluster_directory import ClusterDirectory, DirectoryUnusable, Made, Wanted
 from tern_security.peer_identity import BROKER, CHECKER, CLIENT, NAME_SERVER, OPERATOR, PROXY, PeerIdentity
 
-# A client that only looks: metrics and health of every process.
+# A client that only reads: metrics and health of every process.
 SCRAPER = "scraper"
 
 
 def init_cluster(
-    directory: Annotated[Path, typer.Argument(help="Where to put them; made when it is not there.")],
+    directory: Annotated[Path, typer.Argument(help="Directory of the files; created if missing.")],
     *,
     cluster: Annotated[str, typer.Option(help="The cluster's name.  [default: tern, or that of the directory]")] = "",
     name_servers: Annotated[int, typer.Option(min=0, max=99, help="namesrv-0, namesrv-1 ...")] = 2,
@@ -26,7 +29,9 @@ def init_cluster(
     checkers: Annotated[int, typer.Option(min=0, max=99, help="checker-0 ...")] = 2,
     add: Annotated[
         list[str] | None,
-        typer.Option(metavar="ROLE/NAME", help="One more; roles: name-server, broker, proxy, checker, client."),
+        typer.Option(
+            metavar="ROLE/NAME", help="A further process; roles: name-server, broker, proxy, checker, client."
+        ),
     ] = None,
     host: Annotated[
         list[str] | None,
@@ -34,14 +39,16 @@ def init_cluster(
             metavar="NAME=HOST,...", help="DNS names and addresses of a process, beside its name and localhost."
         ),
     ] = None,
-    renew: Annotated[bool, typer.Option("--renew", help="Issue every certificate anew, for 90 days.")] = False,
+    renew: Annotated[bool, typer.Option("--renew", help="Reissue every certificate, for 90 days.")] = False,
     output: Output = Format.TABLE,
 ) -> None:
-    """Make what a secure cluster needs: an authority, a certificate for each process, the cluster key, the root key.
+    """Make the authority, certificates, cluster key and root key of a secure cluster.
 
-    Run it again to add what is missing; nothing is overwritten, but certificates with --renew. Processes take renewed certificates
-    within 5 s, without a restart. Keep ca.key apart from the cluster: only this command needs it. root.key manages keys and grants
-    and can neither send nor receive.
+    Every process gets its own certificate. Run the command again to add missing
+    files; nothing is overwritten, except certificates with --renew. Processes
+    load renewed certificates within 5 s, without a restart. Store ca.key outside
+    the cluster: only this command needs it. root.key manages keys and grants, and
+    can neither send nor receive.
 
     [bold]Examples[/bold]
 
@@ -74,7 +81,9 @@ def init_cluster(
 
 
 def make_cluster(directory: Path, wanted: list[Wanted], *, cluster: str, renew: bool = False) -> Made:
-    """As ClusterDirectory.make, of now; CommandFailed (exit 2) when the directory or a name cannot be used."""
+    """Make the *wanted* files that are missing, dated now (ClusterDirectory.make).
+    CommandFailed (exit 2) when the directory or a name cannot be used.
+    """
     found = ClusterDirectory(directory)
     try:
         return found.make(wanted, cluster=cluster or ("" if found.exists() else "tern"), now_s=time.time(), renew=renew)

@@ -1,4 +1,7 @@
-"""`ternmq raft digests` and `ternmq raft choose`: which broker says what its state is, and whose holds where no majority agrees."""
+"""`ternmq raft digests` and `ternmq raft choose`.
+
+They compare the brokers' states, and choose the valid state when no majority agrees.
+"""
 
 from typing import Annotated, Any
 
@@ -18,10 +21,12 @@ _SHOWN = ("node", "entry", "digest", "role", "says")
 
 @raft_app.command("digests")
 def raft_digests(namesrv: NameServers = "", data_dir: DataDir = DATA_DIR, output: Output = Format.TABLE) -> None:
-    """Show what each broker says it has become: the digest of its state just before the entry at which they were compared last.
+    """Show the digest of each broker's state, as of the last comparison.
 
-    Brokers with the same entry and another digest differ. `undecided`: too few have spoken; `held`: all have, no majority agrees, and the
-    group takes no requests until `ternmq raft choose`.
+    The digest covers the state just before the compared entry. Brokers with the
+    same entry and different digests have different states. `undecided`: too few
+    brokers have reported. `held`: all have reported and no majority agrees; the
+    group serves no requests until `ternmq raft choose`.
 
     [bold]Examples[/bold]
 
@@ -37,16 +42,18 @@ def raft_digests(namesrv: NameServers = "", data_dir: DataDir = DATA_DIR, output
 
 @raft_app.command("choose")
 def raft_choose(
-    node: Annotated[str, typer.Argument(help="The broker whose state holds.")],
+    node: Annotated[str, typer.Argument(help="The broker with the valid state.")],
     yes: Sure = False,
     namesrv: NameServers = "",
     data_dir: DataDir = DATA_DIR,
     output: Output = Format.TABLE,
 ) -> None:
-    """Let one broker's state hold, where the brokers of its group differ and no majority agrees.
+    """Choose the valid state when the brokers of a group differ and no majority agrees.
 
-    It is handed leadership and serves. One after the other, those that differ copy its log and make their state anew from that; when a majority
-    agrees the choice is over, and who still differs is copied, too. Nothing changes in the log: it is in no doubt.
+    The chosen broker becomes the leader and serves. The brokers that differ copy
+    its log, one after the other, and rebuild their state from it. The choice ends
+    once a majority agrees; remaining brokers that differ are rebuilt too. The log
+    itself does not change: only the states differ.
 
     [bold]Examples[/bold]
 
@@ -54,7 +61,7 @@ def raft_choose(
     """
     nodes = nodes_of_group(answering_brokers(namesrv, data_dir), "", to=node)
     leader = leading_node(nodes)
-    confirm(f"Shall the state of {node} hold, and the brokers that differ be made anew?", yes=yes)
+    confirm(f"Choose the state of {node}, and rebuild the brokers that differ?", yes=yes)
     tell(leader, _CHOOSE_PATH, {"node": node}, failed="Nothing is chosen")
     if output is Format.JSON:
         show_json({"broker_group": leader.broker_group, "chosen": node, "leader": leader.name})
@@ -63,7 +70,7 @@ def raft_choose(
 
 
 def digest_rows(nodes: list[BrokerNode]) -> list[dict[str, Any]]:
-    """A row a node for programs: null for what is not known."""
+    """Return one row per node for programs; None for unknown values."""
     rows: list[dict[str, Any]] = []
     for node in nodes:
         found = node.status.get("comparison", {})
@@ -94,7 +101,7 @@ def _said(node: BrokerNode, found: dict[str, Any], *, is_known: bool) -> str:
     if node.status.get("held"):
         return "held: no majority agrees"
     if found.get("undecided"):
-        return "undecided: too few have spoken"
+        return "undecided: too few have reported"
     if not is_known:
         return "not compared yet"
     return "judged" if found["judged_index"] >= found["index"] else "waits to be judged"

@@ -16,21 +16,23 @@ dlq_app = typer.Typer(
     no_args_is_help=True, help="Dead letters of a group: ls, show, redrive, purge; and the tasks of redrives."
 )
 
-_TIME_HELP = "Ms since 1970, or such as 2026-01-31T12:00:00Z."
+_TIME_HELP = "Ms since 1970, or a time such as 2026-01-31T12:00:00Z."
 OfTopic = Annotated[str, typer.Option("-t", "--topic", help="Only those of this topic.", show_default=False)]
 OfTag = Annotated[str, typer.Option("--tag", help="Only those with this tag.", show_default=False)]
-OfReason = Annotated[str, typer.Option("--reason", help="Only those with this in their reason.", show_default=False)]
+OfReason = Annotated[
+    str, typer.Option("--reason", help="Only those whose reason contains this text.", show_default=False)
+]
 Begin = Annotated[str, typer.Option("--from", help=f"Died at this time or later. {_TIME_HELP}", show_default=False)]
 End = Annotated[str, typer.Option("--to", help=f"Died before this time. {_TIME_HELP}", show_default=False)]
 EndOrTarget = Annotated[
     str,
     typer.Option(
         "--to",
-        help=f"Died before this time. {_TIME_HELP} Or 'origin': to their own queues, as without it; alone it means --all.",
+        help=f"Died before this time. {_TIME_HELP} Or 'origin': to their original queues, the default; alone it means --all.",
         show_default=False,
     ),
 ]
-Task = Annotated[str, typer.Argument(help="The task, as `redrive` names it.", show_default=False)]
+Task = Annotated[str, typer.Argument(help="The task's id, which `redrive` prints.", show_default=False)]
 _COLUMNS = ("offset", "topic", "queue", "at", "attempts", "cause", "reason", "dead_at")
 _TASK_COLUMNS = ("task", "group", "state", "total", "examined", "redriven", "skipped", "failed")
 
@@ -44,14 +46,12 @@ def list_letters(
     reason: OfReason = "",
     begin: Begin = "",
     end: End = "",
-    limit: Annotated[
-        int, typer.Option("-n", "--limit", min=1, max=DEAD_LETTERS_PAGE_MAX, help="At most so many.")
-    ] = 32,
-    cursor: Annotated[str, typer.Option("--cursor", help="Go on behind a page: its next_cursor.")] = "",
+    limit: Annotated[int, typer.Option("-n", "--limit", min=1, max=DEAD_LETTERS_PAGE_MAX, help="Maximum number.")] = 32,
+    cursor: Annotated[str, typer.Option("--cursor", help="Continue after a page: its next_cursor.")] = "",
     endpoint: Endpoint = "",
     output: Output = Format.TABLE,
 ) -> None:
-    """List dead letters, the oldest first: where they came from, how often they were tried, and why they died.
+    """List dead letters, oldest first: their origin, their attempts and the reason of their death.
 
     [bold]Examples[/bold]
 
@@ -77,7 +77,7 @@ def list_letters(
 @dlq_app.command("show")
 def show_letter(
     group: Group,
-    offset: Annotated[str, typer.Argument(help="As `ls` names it, such as broker-a:17.", show_default=False)],
+    offset: Annotated[str, typer.Argument(help="The offset that `ls` shows, such as broker-a:17.", show_default=False)],
     endpoint: Endpoint = "",
     output: Output = Format.TABLE,
 ) -> None:
@@ -108,7 +108,7 @@ def redrive_letters(
     group: Group,
     offsets: Annotated[
         list[str] | None,
-        typer.Argument(help="Dead letters as `ls` names them, such as broker-a:17.", show_default=False),
+        typer.Argument(help="Offsets that `ls` shows, such as broker-a:17.", show_default=False),
     ] = None,
     *,
     everything: Annotated[bool, typer.Option("--all", help="All dead letters of the group.")] = False,
@@ -118,15 +118,19 @@ def redrive_letters(
     begin: Begin = "",
     end: EndOrTarget = "",
     rate: Annotated[
-        int, typer.Option("--rate", min=0, max=REDRIVE_RATE_MAX_PER_S, help="Messages a second; 0: as fast as it goes.")
+        int, typer.Option("--rate", min=0, max=REDRIVE_RATE_MAX_PER_S, help="Messages per second; 0: unlimited.")
     ] = 0,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Count what would be redriven; redrive nothing.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Count the dead letters that would be redriven; redrive none.")
+    ] = False,
     endpoint: Endpoint = "",
     output: Output = Format.TABLE,
 ) -> None:
-    """Deliver dead letters to their group again, from their own queues, as if they had never been received.
+    """Deliver dead letters to their group again, with fresh delivery attempts.
 
-    A task does it: `ternmq dlq task` tells how it is going, `ternmq dlq cancel` ends it.
+    The messages come from their original queues, as if they had never been
+    received. A task does the work: `ternmq dlq task` shows its progress, `ternmq
+    dlq cancel` ends it.
 
     [bold]Examples[/bold]
 
@@ -157,7 +161,7 @@ def redrive_letters(
 
 @dlq_app.command("task")
 def show_task(task: Task, endpoint: Endpoint = "", output: Output = Format.TABLE) -> None:
-    """Show how a redrive is going, and which dead letters it could not redrive.
+    """Show the progress of a redrive, and the dead letters that it could not redrive.
 
     [bold]Examples[/bold]
 
@@ -170,7 +174,7 @@ def show_task(task: Task, endpoint: Endpoint = "", output: Output = Format.TABLE
 
 @dlq_app.command("cancel")
 def cancel_task(task: Task, endpoint: Endpoint = "", output: Output = Format.TABLE) -> None:
-    """End a redrive where it is; what was redriven stays so.
+    """End a redrive; messages redriven so far stay redriven.
 
     [bold]Examples[/bold]
 
@@ -184,11 +188,13 @@ def cancel_task(task: Task, endpoint: Endpoint = "", output: Output = Format.TAB
 @dlq_app.command("purge")
 def purge_letters(
     group: Group,
-    confirm: Annotated[str, typer.Option("--confirm", help="The group's name again.", show_default=False)] = "",
+    confirm: Annotated[
+        str, typer.Option("--confirm", help="The group's name again, as confirmation.", show_default=False)
+    ] = "",
     endpoint: Endpoint = "",
     output: Output = Format.TABLE,
 ) -> None:
-    """Drop all dead letters of a group, for good.
+    """Drop all dead letters of a group permanently.
 
     [bold]Examples[/bold]
 
@@ -196,13 +202,13 @@ def purge_letters(
     """
 
     if confirm != group:
-        raise CommandFailed("Not confirmed", f"Nothing was dropped. Say --confirm {group}.", exit_code=2)
+        raise CommandFailed("Not confirmed", f"Nothing was dropped. Repeat with --confirm {group}.", exit_code=2)
     with administration(endpoint) as admin:
         purged = admin.purge_dead_letters(group)
     if output is Format.JSON:
         show_json({"group": group, "purged": purged})
     else:
-        typer.echo(f"{purged} dead letters of {group} are gone.")
+        typer.echo(f"{purged} dead letters of {group} are dropped.")
 
 
 def _show_task(task: dict[str, Any], output: Format) -> None:
@@ -228,7 +234,7 @@ def _row(message: dict[str, Any]) -> dict[str, Any]:
 
 
 def _readable(message: dict[str, Any]) -> dict[str, Any]:
-    """The body as text where it is text."""
+    """Return *message* with its body as text where it is UTF-8."""
     body = message["body"]
     try:
         return {**message, "body": body.decode()}

@@ -13,41 +13,49 @@ from tern_wire.limits import ATTEMPTS_MAX, INVISIBLE_MAX_MS, INVISIBLE_MIN_MS, R
 from tern_wire.times import duration_text
 
 group_app = typer.Typer(
-    no_args_is_help=True, help="Create, list, describe, alter and delete consumer groups, see who is in them."
+    no_args_is_help=True, help="Create, list, describe, alter and delete consumer groups, and list their members."
 )
 
 Invisible = Annotated[
     str | None,
-    typer.Option(help="How long a received message stays with its consumer, such as 30s or 5m.", show_default="60s"),
+    typer.Option(help="Visibility timeout of a received message, such as 30s or 5m.", show_default="60s"),
 ]
 Start = Annotated[
     str | None,
     typer.Option(
-        help="Where it begins in a queue that it has never read: earliest, latest, or a time such as 2026-01-31T12:00:00Z.",
+        help="Start position in a queue that the group has never read: earliest, latest, or a time such as 2026-01-31T12:00:00Z.",
         show_default="earliest",
     ),
 ]
 Attempts = Annotated[
     int | None,
     typer.Option(
-        "--max-attempts", min=1, max=ATTEMPTS_MAX, help="After so many a message is a dead letter.", show_default="16"
+        "--max-attempts",
+        min=1,
+        max=ATTEMPTS_MAX,
+        help="Delivery attempts before a message becomes a dead letter.",
+        show_default="16",
     ),
 ]
 Retry = Annotated[
     str | None,
     typer.Option(
         metavar="POLICY",
-        help="How long a message rests after a failed attempt: 'table' (10s 30s 1m ... 2h), delays '1s,10s,1m', or 'INITIAL*FACTOR..MAX' "
+        help="Delay of a message after a failed delivery attempt: 'table' (10s 30s 1m ... 2h), delays '1s,10s,1m', or 'INITIAL*FACTOR..MAX' "
         "such as '5s*2..2h'.",
         show_default="table",
     ),
 ]
 Fifo = Annotated[
     bool | None,
-    typer.Option("--fifo/--no-fifo", help="Messages of one message group in order; before the first receive."),
+    typer.Option(
+        "--fifo/--no-fifo", help="Deliver messages of one message group in order; to be set before the first receive."
+    ),
 ]
-Consume = Annotated[bool | None, typer.Option("--consume/--no-consume", help="Whether it receives anything.")]
-Broadcast = Annotated[bool | None, typer.Option("--broadcast/--no-broadcast", help="Each consumer reads everything.")]
+Consume = Annotated[bool | None, typer.Option("--consume/--no-consume", help="Whether the group receives messages.")]
+Broadcast = Annotated[
+    bool | None, typer.Option("--broadcast/--no-broadcast", help="Deliver every message to each consumer.")
+]
 
 
 @group_app.command("create")
@@ -61,11 +69,11 @@ def create_group(
     consume: Consume = None,
     broadcast: Broadcast = None,
     attribute: Attribute = None,
-    new: Annotated[bool, typer.Option("--new", help="Fail if it is there.")] = False,
+    new: Annotated[bool, typer.Option("--new", help="Fail if the group exists.")] = False,
     endpoint: Endpoint = "",
     output: Output = Format.TABLE,
 ) -> None:
-    """Create a consumer group, or see that it is there with these settings.
+    """Create a consumer group, or confirm that it exists with these settings.
 
     [bold]Examples[/bold]
 
@@ -105,11 +113,11 @@ def alter_group(
     endpoint: Endpoint = "",
     output: Output = Format.TABLE,
 ) -> None:
-    """Change settings of a consumer group: what is not named stays.
+    """Change settings of a consumer group; settings that are not named stay.
 
     [bold]Examples[/bold]
 
-    ternmq group alter billing --no-consume       (receives nothing from now on)
+    ternmq group alter billing --no-consume       (stops receiving from now on)
     ternmq group alter billing --consume
     ternmq group alter billing --retry 1s,10s,1m
     """
@@ -131,12 +139,12 @@ def alter_group(
 
 @group_app.command("ls")
 def list_groups(
-    part: Annotated[str, typer.Argument(help="Only names with this in them.", show_default=False)] = "",
-    sort: Annotated[str, typer.Option(help="name; -name turns it round.")] = "name",
+    part: Annotated[str, typer.Argument(help="Only names that contain this text.", show_default=False)] = "",
+    sort: Annotated[str, typer.Option(help="name, or -name for the reverse order.")] = "name",
     endpoint: Endpoint = "",
     output: Output = Format.TABLE,
 ) -> None:
-    """List consumer groups.
+    """List consumer groups with their settings.
 
     [bold]Examples[/bold]
 
@@ -156,7 +164,7 @@ def describe_group(
     endpoint: Endpoint = "",
     output: Output = Format.TABLE,
 ) -> None:
-    """Show a consumer group's settings, and how far it is in each topic, in messages.
+    """Show a consumer group's settings, and its progress in each topic, in messages.
 
     [bold]Examples[/bold]
 
@@ -181,7 +189,9 @@ def describe_group(
 
 @group_app.command("rm")
 def delete_group(group: Group, yes: Sure = False, endpoint: Endpoint = "", output: Output = Format.TABLE) -> None:
-    """Delete a consumer group with its offsets, leases and dead letters. Its name is free again.
+    """Delete a consumer group with its offsets, leases and dead letters.
+
+    Its name may be used again afterwards.
 
     [bold]Examples[/bold]
 
@@ -203,7 +213,7 @@ def _invisible_ms(text: str | None) -> int | None:
 
 
 def retry_of(text: str | None) -> dict[str, Any] | None:
-    """The policy that `--retry` names; CommandFailed (exit 2) for what is none."""
+    """Return the retry policy in the value of `--retry`; CommandFailed (exit 2) when it is none."""
     if text is None:
         return None
     if text == "table":

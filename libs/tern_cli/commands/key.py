@@ -1,5 +1,6 @@
-"""`ternmq key create|ls|revoke`: keys of clients. A key is written to a file or shown once, and
-never logged.
+"""`ternmq key create|ls|revoke`: keys of clients.
+
+A key is written to a file or shown once, and never logged.
 """
 
 import os
@@ -25,21 +26,28 @@ key_app = typer.Typer(
     no_args_is_help=True,
     help=f"""Create, list and revoke the keys of clients.
 
-    A key belongs to a principal, and a principal may do what its grants say: see `ternmq acl`. The cluster stores a hash of
-    the key, or its public half, so a lost key cannot be read again: create another one. A principal has at most
-    {KEYS_LIVE_MAX} keys, enough to rotate: create the new one, give it to the clients, revoke the old one. Clients read keys
-    from files: --key-file, TERNMQ_KEY_FILE.""",
+    A key belongs to a principal, whose grants define its permissions: see
+    `ternmq acl`. The cluster stores a hash of the key, or its public half, so a
+    lost key cannot be read again: create another one. A principal has at most
+    {KEYS_LIVE_MAX} keys, enough to rotate: create the new key, give it to the
+    clients, revoke the old key. Clients read keys from files: --key-file,
+    TERNMQ_KEY_FILE.""",
 )
 
 PrincipalName = Annotated[
-    str, typer.Argument(metavar="PRINCIPAL", help="Who a client is, such as billing-service.", show_default=False)
+    str,
+    typer.Argument(
+        metavar="PRINCIPAL",
+        help="The principal, which identifies a client, such as billing-service.",
+        show_default=False,
+    ),
 ]
 _REPLACED = "no longer accepted; make an Ed25519 key"
 _COLUMNS = ("kid", "principal", "type", "state", "expires", "networks", "description")
 
 
 class KeyType(StrEnum):
-    """How a client proves that it has its key."""
+    """Way in which a client proves that it has its key."""
 
     BEARER = "bearer"
     ED25519 = "ed25519"
@@ -67,21 +75,23 @@ def create_key(
             "--type",
             parser=_key_type,
             metavar="<bearer|ed25519>",
-            help="bearer: the key is sent with each request. ed25519: it is made here, signs each request and never leaves the client.",
+            help="bearer: the key is sent with each request. ed25519: the key is made here, signs each request and never leaves the client.",
         ),
     ] = KeyType.BEARER,
     expires: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="After so long (90d) or at that time (2027-01-31).", show_default="never"),
+        typer.Option(metavar="TIME", help="Expiry, as a duration (90d) or a time (2027-01-31).", show_default="never"),
     ] = None,
     not_before: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="Good from then on, such as 2026-12-01T08:00:00Z.", show_default="at once"),
+        typer.Option(metavar="TIME", help="Start of validity, such as 2026-12-01T08:00:00Z.", show_default="at once"),
     ] = None,
     network: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="CIDR", help="Good from there only, such as 10.0.0.0/8. May be repeated.", show_default="anywhere"
+            metavar="CIDR",
+            help="Network from which the key is valid, such as 10.0.0.0/8; repeatable.",
+            show_default="anywhere",
         ),
     ] = None,
     description: Annotated[
@@ -90,10 +100,11 @@ def create_key(
     endpoint: Endpoint = "",
     output: Output = Format.TABLE,
 ) -> None:
-    """Give a principal a new key. The principal is created if it is not there; it can do nothing
-    before `ternmq acl grant`.
+    """Create a key for a principal.
 
-    Without --out the key is the only line on stdout, this once.
+    The principal is created if it does not exist; it has no permissions until
+    `ternmq acl grant`. Without --out the key is the only line on stdout, and is
+    never shown again.
 
     [bold]Examples[/bold]
 
@@ -122,12 +133,15 @@ def create_key(
 
 @key_app.command("ls")
 def list_keys(
-    principal: Annotated[str, typer.Argument(metavar="[PRINCIPAL]", help="Only this one's.", show_default=False)] = "",
+    principal: Annotated[
+        str, typer.Argument(metavar="[PRINCIPAL]", help="Only keys of this principal.", show_default=False)
+    ] = "",
     endpoint: Endpoint = "",
     output: Output = Format.TABLE,
 ) -> None:
-    """List keys by their names (kid), which are no secret, and until when and from where each is
-    good.
+    """List keys by name (kid), with their expiry and the networks that may use them.
+
+    Names are no secret; the keys themselves are never shown.
 
     [bold]Examples[/bold]
 
@@ -160,11 +174,13 @@ def revoke_key(
     endpoint: Endpoint = "",
     output: Output = Format.TABLE,
 ) -> None:
-    """Revoke a key: within 5 s no proxy takes it any more, and it never becomes good again.
-    Repeating this is safe.
+    """Revoke a key for good: within 5 s every proxy refuses it.
 
-    If a broker group does not answer, this fails and says so: proxies that reach another one refuse
-    the key already, and the rest follows by itself; repeat until it succeeds to be sure.
+    A revoked key never becomes valid again. Repeating the command is safe.
+
+    If a broker group does not answer, the command fails and names it. Proxies
+    that reach another broker group already refuse the key, and the rest follows
+    without further action; repeat the command until it succeeds to be sure.
 
     [bold]Examples[/bold]
 
@@ -194,7 +210,7 @@ def _show_made(document: dict[str, Any], text: str, out: Path | None, *, is_new:
 
 
 def _is_made(admin: BlockingAdmin, principal: str) -> bool:
-    """Whether the principal had to be created."""
+    """Return whether the principal had to be created."""
     try:
         admin.principal(principal)
     except PrincipalNotFound:
@@ -203,7 +219,7 @@ def _is_made(admin: BlockingAdmin, principal: str) -> bool:
 
 
 def _end(expires: str | None) -> Any:
-    """`90d` says how long, anything with more than digits and a unit until when."""
+    """Return `expires_in` for a duration such as `90d`, `expires_at` for any other text."""
     if expires is None:
         return {}
     is_span = expires[:-1].replace(".", "", 1).isdecimal() or expires.removesuffix("ms").isdecimal()
@@ -212,9 +228,7 @@ def _end(expires: str | None) -> Any:
 
 @contextmanager
 def _private_file(path: Path | None) -> Iterator[int | None]:
-    """A new file that only its owner reads, made before there is a key to keep; it goes again if
-    that fails.
-    """
+    """Open a new file that only its owner can read, before a key exists; remove it on failure."""
     if path is None:
         yield None
         return
@@ -235,7 +249,7 @@ def _private_file(path: Path | None) -> Iterator[int | None]:
 
 
 def _ed25519() -> tuple[bytes, bytes]:
-    """A new key pair: the private half, which stays here, and the public one."""
+    """Return a new key pair: the private key, which stays on this machine, and the public key."""
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415 - only here
 
     private = Ed25519PrivateKey.generate()

@@ -1,4 +1,4 @@
-"""`ternmq group members`, `group assignments`, `group locks`: who consumes what, as brokers have heard it."""
+"""`ternmq group members`, `group assignments`, `group locks`: the members of groups."""
 
 from typing import Annotated, Any
 
@@ -12,15 +12,17 @@ from tern_wire.routing.membership import Role, Strategy
 
 def list_members(
     group: Group,
-    role: Annotated[Role, typer.Option(help="The group of that name that consumes, or the one that produces.")] = (
+    role: Annotated[Role, typer.Option(help="The consumer group or the producer group of that name.")] = (
         Role.CONSUMER
     ),
     endpoint: Endpoint = "",
     output: Output = Format.TABLE,
 ) -> None:
-    """Show who is in a group: clients that were heard within the last 120 s, and what they subscribe to.
+    """Show the members of a group: clients of the last 120 s, and their subscriptions.
 
-    Members of one group must subscribe alike, or each takes messages that the others wait for: a difference is told on stderr.
+    All members of a group must have the same subscriptions; otherwise each
+    receives messages that other members should get. A difference is reported on
+    stderr.
 
     [bold]Examples[/bold]
 
@@ -46,7 +48,7 @@ def list_members(
             f"{row['filter'] or 'not at all'}: {', '.join(row['members'])}" + (", ..." if row["count"] > 16 else "")
             for row in conflict["filters"]
         )
-        show_warning(f"members differ on topic {conflict['topic']} ({said}). Let all subscribe alike.")
+        show_warning(f"members differ on topic {conflict['topic']} ({said}). Give all members the same subscriptions.")
 
 
 def list_assignments(
@@ -54,12 +56,12 @@ def list_assignments(
     topic: Topic,
     member: Annotated[str, typer.Option("-m", "--member", help="Only the queues of this member.")] = "",
     strategy: Annotated[
-        Strategy | None, typer.Option(help="How the queues would be divided.  [default: as the members say]")
+        Strategy | None, typer.Option(help="Assignment strategy to show.  [default: the members' own]")
     ] = None,
     endpoint: Endpoint = "",
     output: Output = Format.TABLE,
 ) -> None:
-    """Show which member of a group reads which queues of a topic when they are pulled by offset.
+    """Show the assignment of a topic's queues to the members of a group that pulls by offset.
 
     [bold]Examples[/bold]
 
@@ -81,11 +83,11 @@ def list_assignments(
     if len(document["strategies"]) > 1:
         show_warning(f"members name different strategies: {', '.join(document['strategies'])}. Let all name the same.")
     if document["unassigned"]:
-        show_warning(f"nobody reads {' '.join(document['unassigned'])}.")
+        show_warning(f"no member reads {' '.join(document['unassigned'])}.")
 
 
 def list_locks(group: Group, topic: Topic, endpoint: Endpoint = "", output: Output = Format.TABLE) -> None:
-    """Show which queues of a topic members of a group have locked, to read them in order.
+    """Show the queues of a topic that members of a group have locked for ordered reading.
 
     [bold]Examples[/bold]
 

@@ -15,7 +15,7 @@ from tern_cli.mesh.hints import try_it, with_data_dir
 from tern_cli.output import Format, Output, show_json, show_rows, show_warning
 
 DataDir = Annotated[
-    str, typer.Option("--data-dir", envvar=DATA_DIR_VARIABLE, help="Where the mesh keeps data, logs and its key.")
+    str, typer.Option("--data-dir", envvar=DATA_DIR_VARIABLE, help="Directory of the mesh's data, logs and key.")
 ]
 _MIB = 1024 * 1024
 CHECK_HOSTS_VARIABLE = "TERNMQ_CHECK_HOSTS"
@@ -24,12 +24,12 @@ CHECK_HTTP_VARIABLE = "TERNMQ_CHECK_HTTP"
 
 def up(
     *,
-    brokers: Annotated[int | None, typer.Option(help="1, 3 or 5 nodes of the broker group; 3 by default.")] = None,
-    proxies: Annotated[int | None, typer.Option(min=1, max=9, help="How many proxies.")] = None,
-    namesrvs: Annotated[int | None, typer.Option(min=1, max=9, help="How many name servers.")] = None,
+    brokers: Annotated[int | None, typer.Option(help="Nodes of the broker group: 1, 3 or 5; 3 by default.")] = None,
+    proxies: Annotated[int | None, typer.Option(min=1, max=9, help="Number of proxies.")] = None,
+    namesrvs: Annotated[int | None, typer.Option(min=1, max=9, help="Number of name servers.")] = None,
     checkers: Annotated[
         int | None,
-        typer.Option(min=0, max=9, help="How many transaction checkers; 1 by default, 0: checks by pull only."),
+        typer.Option(min=0, max=9, help="Number of transaction checkers; 1 by default, 0: checks by pull only."),
     ] = None,
     data_dir: DataDir = DATA_DIR,
     port_base: Annotated[
@@ -37,7 +37,7 @@ def up(
         typer.Option(
             min=1024,
             max=65_400,
-            help="All ports from here: proxies +0, name servers +10, brokers +20, +30 ..., checkers +70.",
+            help="Base of all ports: proxies +0, name servers +10, brokers +20, +30 ..., checkers +70.",
         ),
     ] = None,
     proxy_port: Annotated[int | None, typer.Option(min=1, max=65_000, help="First proxy's port; 8080.")] = None,
@@ -51,15 +51,15 @@ def up(
         str | None,
         typer.Option(
             envvar=CHECK_HOSTS_VARIABLE,
-            help="Whom checkers may call, separated by commas: host, host:port, host:*, *.example.com, 10.1.0.0/16. "
-            "By default this machine.",
+            help="Hosts that checkers may call, separated by commas: host, host:port, host:*, *.example.com, 10.1.0.0/16. "
+            "By default this machine only.",
         ),
     ] = None,
     check_http: Annotated[
         bool | None,
         typer.Option(
             envvar=CHECK_HTTP_VARIABLE,
-            help="Whether those of them with private addresses may be called by http, not by https only.",
+            help="Whether hosts with private addresses may be called by http as well as https.",
             show_default=False,
         ),
     ] = None,
@@ -68,7 +68,7 @@ def up(
         bool | None,
         typer.Option(
             "--secure/--no-secure",
-            help="TLS everywhere, and no request without a key, as beyond loopback.",
+            help="TLS everywhere, and a key for every request, as required beyond loopback.",
             show_default=False,
         ),
     ] = None,
@@ -76,24 +76,31 @@ def up(
         int | None,
         typer.Option(
             min=0,
-            help="Bytes that the brokers' files may hold together; retention follows it. By default 20 GiB or half of "
-            "what is free; 0: as full as the disk.",
+            help="Maximum bytes of all brokers' files together, enforced by retention. By default 20 GiB or half of "
+            "the free space; 0: the whole disk.",
         ),
     ] = None,
     segment_size_bytes: Annotated[int | None, typer.Option(hidden=True, min=65_536)] = None,
-    wait: Annotated[float, typer.Option(min=1, max=600, help="Seconds until the mesh must accept a message.")] = 20.0,
-    foreground: Annotated[bool, typer.Option("--foreground", help="Stay; Ctrl-C stops the mesh.")] = False,
+    wait: Annotated[
+        float, typer.Option(min=1, max=600, help="Seconds within which the mesh must accept a message.")
+    ] = 20.0,
+    foreground: Annotated[
+        bool, typer.Option("--foreground", help="Stay in the foreground; Ctrl-C stops the mesh.")
+    ] = False,
     output: Output = Format.TABLE,
 ) -> None:
-    """Start the mesh and return when it accepts a message.
+    """Start the mesh on this machine and return when it accepts a message.
 
-    Starts name servers, brokers, proxies and transaction checkers as processes of their own, restarts those that die, and remembers its
-    options: the next `ternmq up` needs none. On a running mesh it says so and changes nothing; options that the running mesh
-    does not have are named, with exit code 2. Nodes that take no part (quarantined, failed) are named too: a mesh with a
-    majority of its brokers is up.
+    The command starts name servers, brokers, proxies and transaction checkers as
+    separate processes, restarts those that die, and stores its options: the next
+    `ternmq up` needs none. If the mesh already runs, nothing changes; options
+    that differ from the running mesh are named, with exit code 2. Nodes that take
+    no part (quarantined, failed) are named too: a mesh with a majority of its
+    brokers counts as up.
 
-    If the directory's cluster.key is lost, a new one is made, with a warning: receipt handles given out before are refused,
-    and their messages are delivered again.
+    If the directory's cluster.key is lost, a new one is made, with a warning:
+    older receipt handles are then refused, and their messages are delivered
+    again.
 
     [bold]Examples[/bold]
 
@@ -155,7 +162,8 @@ def up(
         for line in try_it(started.mesh["proxies"][0], files.root, folder=Path.cwd(), environ=os.environ):
             typer.echo(f"  {line}")
     if started.supervisor and foreground:
-        # Ctrl-C reaches the supervisor too, being in our process group; it stops the mesh and ends.
+        # Ctrl-C reaches the supervisor too, which is in the same process group; it stops the mesh
+        # and ends.
         with contextlib.suppress(KeyboardInterrupt):
             signal.signal(signal.SIGTERM, lambda *_: _interrupt())
             started.supervisor.wait()
@@ -173,7 +181,9 @@ def _show_notes(found: list[str]) -> None:
 
 
 def down(data_dir: DataDir = DATA_DIR, output: Output = Format.TABLE) -> None:
-    """Stop the mesh: proxies and checkers, then brokers, then name servers, all within 10 s. Data stays.
+    """Stop the mesh within 10 s: proxies and checkers, then brokers, then name servers.
+
+    Messages and settings stay on the disk; `ternmq up` starts the mesh again.
 
     [bold]Examples[/bold]
 
@@ -191,12 +201,14 @@ def down(data_dir: DataDir = DATA_DIR, output: Output = Format.TABLE) -> None:
 
 
 def status(data_dir: DataDir = DATA_DIR, output: Output = Format.TABLE) -> None:
-    """Show each process: role, pid, ports, state, memory, restarts, and who leads.
+    """Show each process of the mesh: role, pid, ports, state, memory, restarts, leadership.
 
-    Below, what somebody should look at: a node that is quarantined (file, position, reason), that failed (with the last line of
-    its log), that makes derived files again, or that refuses sends because its disk is full.
+    Notes below the table name problems: a node that is quarantined (file,
+    position, reason), that has failed (with the last line of its log), that
+    rebuilds derived files, or that refuses sends because its disk is full.
 
-    Exit code 1 when no mesh runs, or one of its processes does not run or is quarantined.
+    Exit code 1 when no mesh runs, or when one of its processes does not run or is
+    quarantined.
 
     [bold]Examples[/bold]
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Ack(StrEnum):
-    """What happens to a message that was shown."""
+    """Settlement of a message after it was printed."""
 
     AUTO = "auto"
     NONE = "none"
@@ -37,28 +37,35 @@ class Ack(StrEnum):
 def send(
     topic: Topic,
     text: Annotated[
-        str, typer.Argument(help="The message; @FILE reads it from a file, - from standard input.", show_default=False)
+        str,
+        typer.Argument(help="The message body; @FILE reads it from a file, - from standard input.", show_default=False),
     ] = "",
     *,
-    tag: Annotated[str, typer.Option("-t", "--tag", help="One tag.")] = "",
-    key: Annotated[list[str] | None, typer.Option("-k", "--key", help="A key to find it by; repeatable.")] = None,
-    prop: Annotated[list[str] | None, typer.Option("-p", "--prop", help="name=value; repeatable.")] = None,
-    content_type: Annotated[str, typer.Option("--content-type", help="What the body is.")] = "",
-    queue: Annotated[str, typer.Option("--queue", help="This queue, such as broker-a:3.")] = "",
+    tag: Annotated[str, typer.Option("-t", "--tag", help="Tag of the message.")] = "",
+    key: Annotated[
+        list[str] | None, typer.Option("-k", "--key", help="Key to find the message by; repeatable.")
+    ] = None,
+    prop: Annotated[
+        list[str] | None, typer.Option("-p", "--prop", help="User property name=value; repeatable.")
+    ] = None,
+    content_type: Annotated[str, typer.Option("--content-type", help="Content type of the body.")] = "",
+    queue: Annotated[str, typer.Option("--queue", help="Queue to send to, such as broker-a:3.")] = "",
     message_group: Annotated[
-        str, typer.Option("-g", "--message-group", help="Delivered in order within this message group.")
+        str, typer.Option("-g", "--message-group", help="Message group, within which messages are delivered in order.")
     ] = "",
-    delay: Annotated[str, typer.Option("--delay", help="Delivered so long from now, such as 30s.")] = "",
-    at: Annotated[str, typer.Option("--at", help="Delivered at this time: RFC 3339, or ms since 1970.")] = "",
+    delay: Annotated[str, typer.Option("--delay", help="Delay of the delivery, such as 30s.")] = "",
+    at: Annotated[str, typer.Option("--at", help="Time of the delivery: RFC 3339, or ms since 1970.")] = "",
     delay_level: Annotated[int | None, typer.Option("--delay-level", help="RocketMQ's delay level, 1 to 18.")] = None,
     idempotency_key: Annotated[
-        str, typer.Option("--idempotency-key", help="Sending twice with the same key stores one message.")
+        str, typer.Option("--idempotency-key", help="Two sends with the same key store one message.")
     ] = "",
     lines: Annotated[bool, typer.Option("--lines", "-l", help="Each line of the input is a message.")] = False,
     endpoint: Endpoint = "",
     output: Output = Format.TABLE,
 ) -> None:
-    """Send a message, or with --lines one per line. Done means durable on a majority of the brokers.
+    """Send a message, or with --lines one message per line of the input.
+
+    Success means that the message is durable on a majority of the brokers.
 
     [bold]Examples[/bold]
 
@@ -122,19 +129,28 @@ def recv(
     group: Group,
     *,
     count: Annotated[
-        int, typer.Option("-n", "--count", min=1, help="Stop after so many; fewer when no more come in --wait.")
+        int,
+        typer.Option("-n", "--count", min=1, help="Maximum number of messages; fewer if none arrives within --wait."),
     ] = 1,
-    wait: Annotated[str, typer.Option("-w", "--wait", help="How long to wait for the next message.")] = "0s",
+    wait: Annotated[str, typer.Option("-w", "--wait", help="Maximum wait for the next message (long poll).")] = "0s",
     invisible: Annotated[
-        str, typer.Option("--invisible", help="Lease instead of the group's.", show_default=False)
+        str, typer.Option("--invisible", help="Visibility timeout instead of the group's.", show_default=False)
     ] = "",
-    tags: Annotated[str, typer.Option("--tags", help="Only these: 'A || B'. The group never sees the others.")] = "",
-    sql: Annotated[str, typer.Option("--sql", help="Only messages whose properties make this true; as --tags.")] = "",
+    tags: Annotated[
+        str,
+        typer.Option("--tags", help="Only messages with these tags: 'A || B'. The group never receives the others."),
+    ] = "",
+    sql: Annotated[
+        str,
+        typer.Option(
+            "--sql", help="Only messages whose properties satisfy this condition. The group never receives the others."
+        ),
+    ] = "",
     ack: Annotated[
         Ack,
         typer.Option(
             "--ack",
-            help="auto: acked once shown; none: seen again after the lease; release: seen again at once, as if it had not been.",
+            help="auto: acked once printed; none: redelivered after the visibility timeout; release: redelivered at once, as if it had not been received.",
         ),
     ] = Ack.AUTO,
     format: Annotated[
@@ -142,13 +158,15 @@ def recv(
         typer.Option(
             "-f",
             "--format",
-            help=r"%v body %t tag %k keys %p properties %i id %q queue %o offset %c correlation id %r reply to \n \t",
+            help=r"Output per message: %v body %t tag %k keys %p properties %i id %q queue %o offset %c correlation id %r reply to \n \t",
         ),
     ] = "%v\\n",
     endpoint: Endpoint = "",
     output: Output = Format.TABLE,
 ) -> None:
-    """Receive messages for a group, print them and ack them. Exit code 1 when there was none.
+    """Receive messages for a consumer group, print them and ack them.
+
+    Exit code 1 when there was no message.
 
     [bold]Examples[/bold]
 
@@ -188,7 +206,7 @@ def recv(
                     if errors:
                         raise next(iter(errors.values()))
         finally:
-            # Not before: the next receive would show them again.
+            # Not earlier: the next receive would return the same messages again.
             for at in range(0, len(held), SETTLE_ENTRIES_MAX):
                 consumer.release(*held[at : at + SETTLE_ENTRIES_MAX])
     if output is Format.JSON:
@@ -200,7 +218,7 @@ def recv(
 
 
 def read_properties(pairs: list[str]) -> dict[str, str]:
-    """Names and values of what stands behind --prop; CommandFailed (exit 2) for what is no pair."""
+    """Return names and values of the --prop options; CommandFailed (exit 2) for a malformed one."""
     for pair in pairs:
         if "=" not in pair[1:]:
             raise CommandFailed("Not a property", f"'{pair}' should look like name=value.", exit_code=2)
@@ -208,7 +226,9 @@ def read_properties(pairs: list[str]) -> dict[str, str]:
 
 
 def read_bodies(text: str, lines: bool) -> list[bytes]:
-    """The message bodies that TEXT, @FILE or - stand for; nothing at all means standard input when it is a pipe."""
+    """Return the message bodies that TEXT, @FILE or - stand for.
+    Without TEXT, standard input is read when it is a pipe.
+    """
     if text == "-" or (not text and not sys.stdin.isatty()):
         limit = -1 if lines else MESSAGE_BODY_SIZE_MAX_BYTES + 1
         data = sys.stdin.buffer.read(limit)

@@ -1,4 +1,4 @@
-"""`ternmq namesrv`: name servers seen side by side, their configuration, routes, and the write permission of broker groups."""
+"""`ternmq namesrv`: name servers compared, their configuration, routes, and write permissions."""
 
 from typing import Annotated, Any
 from urllib.parse import quote
@@ -13,7 +13,7 @@ from tern_cli.views.namesrv_view import Said, answered, ask_all, permit, taken_b
 from tern_wire.paths import CLUSTER_PATH, KV_PATH, kv_path, topic_route_path
 from tern_wire.routing.route import PERM_READ, PERM_WRITE
 
-namesrv_app = typer.Typer(no_args_is_help=True, help="See and configure the name servers.")
+namesrv_app = typer.Typer(no_args_is_help=True, help="Inspect and configure the name servers.")
 kv_app = typer.Typer(no_args_is_help=True, help="Configuration by namespace and key, at every name server.")
 namesrv_app.add_typer(kv_app, name="kv")
 
@@ -22,20 +22,21 @@ NameServers = Annotated[
     typer.Option(
         "--namesrv",
         envvar="TERNMQ_NAMESRV",
-        help="A name server; repeat it, or use commas.  [default: those of the mesh]",
+        help="Name servers, repeated or separated by commas.  [default: those of the mesh]",
         show_default=False,
     ),
 ]
-Namespace = Annotated[str, typer.Argument(help="Such as ORDER_TOPIC_CONFIG.", show_default=False)]
-Key = Annotated[str, typer.Argument(help="Such as a topic's name.", show_default=False)]
+Namespace = Annotated[str, typer.Argument(help="The namespace, such as ORDER_TOPIC_CONFIG.", show_default=False)]
+Key = Annotated[str, typer.Argument(help="The key, such as a topic's name.", show_default=False)]
 Group = Annotated[str, typer.Argument(help="The broker group, such as broker-a.", show_default=False)]
 
 
 @namesrv_app.command("status")
 def namesrv_status(namesrv: NameServers = None, data_dir: DataDir = DATA_DIR, output: Output = Format.TABLE) -> None:
-    """Show what each name server knows: brokers that live, who leads, topics, configurations.
+    """Show the state of each name server: live brokers, leaders, topics, configurations.
 
-    They never talk to each other, so their rows differ for a heartbeat after a change. Exit code 1 when one does not answer.
+    Name servers do not talk to each other, so their rows may differ for one
+    heartbeat after a change. Exit code 1 when one does not answer.
 
     [bold]Examples[/bold]
 
@@ -60,7 +61,9 @@ def topic_route(
     data_dir: DataDir = DATA_DIR,
     output: Output = Format.TABLE,
 ) -> None:
-    """Show where a topic lives: its queues and permission in every broker group, who leads, its ordered configuration.
+    """Show the route of a topic: queues, permission and leader in every broker group.
+
+    The topic's ordered configuration is shown too, if it has one.
 
     [bold]Examples[/bold]
 
@@ -90,10 +93,13 @@ def topic_route(
 def wipe_write(
     broker_group: Group, namesrv: NameServers = None, data_dir: DataDir = DATA_DIR, output: Output = Format.TABLE
 ) -> None:
-    """Withdraw a broker group's write permission. To take it out of service, `ternmq broker-group drain` does this and the rest.
+    """Withdraw a broker group's write permission.
 
-    Nothing new is sent there, and what is there is read and settled. Messages whose idempotency key or pinned queue belongs there
-    are refused meanwhile. Proxies follow with their next poll. It stays so until it is restored, whatever restarts.
+    No new messages go there; stored messages are still received and settled.
+    Messages whose idempotency key or pinned queue belongs there are refused
+    meanwhile. Proxies follow with their next poll. The withdrawal survives
+    restarts and lasts until it is undone. To remove a broker group from service,
+    use `ternmq broker-group drain`, which includes this step.
 
     [bold]Examples[/bold]
 
@@ -123,7 +129,7 @@ def kv_get(
     data_dir: DataDir = DATA_DIR,
     output: Output = Format.TABLE,
 ) -> None:
-    """Print one value; name servers that hold another one are named on stderr.
+    """Print one value; name servers that hold a different one are named on stderr.
 
     [bold]Examples[/bold]
 
@@ -146,12 +152,15 @@ def kv_get(
 def kv_put(
     namespace: Namespace,
     key: Key,
-    value: Annotated[str, typer.Argument(help="Such as 'broker-a:8;broker-b:8'.", show_default=False)],
+    value: Annotated[str, typer.Argument(help="The value, such as 'broker-a:8;broker-b:8'.", show_default=False)],
     namesrv: NameServers = None,
     data_dir: DataDir = DATA_DIR,
     output: Output = Format.TABLE,
 ) -> None:
-    """Set one value at every name server. Exit code 1 names those that did not take it.
+    """Set one value at every name server.
+
+    Exit code 1 when a name server did not accept it; the error names these
+    servers.
 
     [bold]Examples[/bold]
 
@@ -174,7 +183,7 @@ def kv_rm(
     data_dir: DataDir = DATA_DIR,
     output: Output = Format.TABLE,
 ) -> None:
-    """Remove one value from every name server; it need not be there.
+    """Remove one value from every name server; a missing value is no error.
 
     [bold]Examples[/bold]
 
@@ -197,7 +206,9 @@ def kv_ls(
     data_dir: DataDir = DATA_DIR,
     output: Output = Format.TABLE,
 ) -> None:
-    """List the namespaces, or the keys and values of one; `name servers` says how many of them hold the same.
+    """List the namespaces, or the keys and values of one namespace.
+
+    The column `name servers` counts the servers that hold the same value.
 
     [bold]Examples[/bold]
 
@@ -233,12 +244,12 @@ def _permit(broker_group: str, urls: list[str], data_dir: str, output: Format, *
 
 
 def name_server_urls(namesrv: list[str] | None, data_dir: str) -> list[str]:
-    """The name servers that are meant: those that are named, or the mesh's."""
+    """Return the URLs of the named name servers, or of the mesh's."""
     return [url.rstrip("/") for url in name_servers(",".join(namesrv or ()), data_dir)]
 
 
 def _place(namespace: str, key: str) -> str:
-    """The path of one value; CommandFailed (exit 2) for names that no path can hold."""
+    """Return the path of one value; CommandFailed (exit 2) for an empty namespace or key."""
     if not namespace or not key:
         raise CommandFailed("No name", "A namespace and a key have at least one letter.", exit_code=2)
     return kv_path(quote(namespace, safe=""), quote(key, safe=""))
@@ -249,7 +260,7 @@ def _servers(said: list[Said]) -> str:
 
 
 def _perm(bits: int) -> str:
-    """Permissions for people: `RW`, `R-`."""
+    """Return permissions for people, such as `RW` or `R-`."""
     return f"{'R' if bits & PERM_READ else '-'}{'W' if bits & PERM_WRITE else '-'}"
 
 

@@ -1,4 +1,7 @@
-"""`ternmq raft blocked` and `ternmq raft pass-over`: which brokers cannot apply an entry of the log, and the way past it when none can."""
+"""`ternmq raft blocked` and `ternmq raft pass-over`.
+
+They show brokers that cannot apply an entry of the log, and skip an entry that none can apply.
+"""
 
 from typing import Annotated, Any
 
@@ -19,11 +22,13 @@ _SHOWN = ("node", "entry", "raised", "holds", "says")
 
 @raft_app.command("blocked")
 def raft_blocked(namesrv: NameServers = "", data_dir: DataDir = DATA_DIR, output: Output = Format.TABLE) -> None:
-    """Show which brokers wait in front of an entry of their log that they cannot apply, what was raised, and what the entry holds.
+    """Show brokers that cannot apply an entry of their log, with the error and the contents.
 
-    A broker that is blocked keeps its log and votes and acknowledges what is written, but applies nothing more. Where one is blocked the others serve;
-    where most are, the group takes no requests. Start a release that can apply the entry: nothing is lost by that, and each broker goes on by
-    itself. Where there is none, see `ternmq raft pass-over`.
+    A blocked broker keeps its log, votes, and acknowledges writes, but applies
+    nothing more. While one broker is blocked the others serve; while most are,
+    the group serves no requests. Start a release that can apply the entry:
+    nothing is lost, and each broker continues without further action. If there is
+    no such release, see `ternmq raft pass-over`.
 
     [bold]Examples[/bold]
 
@@ -42,18 +47,27 @@ def raft_blocked(namesrv: NameServers = "", data_dir: DataDir = DATA_DIR, output
 @raft_app.command("pass-over")
 def raft_pass_over(
     entry: Annotated[int, typer.Argument(min=1, help="The entry that no broker of the group can apply.")],
-    broker_group: Annotated[str, typer.Option("--broker-group", help="Which group, where there are several.")] = "",
-    withdraw: Annotated[bool, typer.Option("--withdraw", help="Let it be tried again, while not all agree.")] = False,
+    broker_group: Annotated[
+        str, typer.Option("--broker-group", help="The broker group; required if there are several.")
+    ] = "",
+    withdraw: Annotated[
+        bool,
+        typer.Option(
+            "--withdraw", help="Withdraw the request while not all brokers have agreed; the entry is tried again."
+        ),
+    ] = False,
     yes: Sure = False,
     namesrv: NameServers = "",
     data_dir: DataDir = DATA_DIR,
     output: Output = Format.TABLE,
 ) -> None:
-    """Let a broker group go on behind an entry that none of its brokers can apply.
+    """Skip an entry that no broker of the group can apply.
 
-    What is in the entry never happens: its messages are not stored, its acks not counted. If a release has applied it before, what clients were told then
-    is no longer true; so go back to that release if there is one. All brokers of the group must be up and blocked at this entry; it is
-    done when each of them has agreed, within a second.
+    The commands in the entry never take effect: its messages are not stored, its
+    acks not counted. If an earlier release has applied the entry, replies that
+    clients got then are no longer true: return to that release if there is one.
+    All brokers of the group must be up and blocked at this entry. The entry is
+    skipped once each of them has agreed, within a second.
 
     [bold]Examples[/bold]
 
@@ -64,7 +78,7 @@ def raft_pass_over(
     leader = leading_node(nodes)
     if not withdraw:
         holds = _holds((leader.status.get("blocked") or {}).get("commands", {}))
-        confirm(f"Shall what entry {entry} of {leader.broker_group} holds ({holds}) never happen?", yes=yes)
+        confirm(f"Skip entry {entry} of {leader.broker_group} for good ({holds})?", yes=yes)
     failed = "Nothing is withdrawn" if withdraw else "Nothing is passed over"
     tell(leader, _PATH, {"index": entry, "withdraw": withdraw}, failed=failed)
     if output is Format.JSON:
@@ -77,7 +91,7 @@ def raft_pass_over(
 
 
 def blocked_rows(nodes: list[BrokerNode]) -> list[dict[str, Any]]:
-    """A row a node for programs: null for what is not known."""
+    """Return one row per node for programs; None for unknown values."""
     rows: list[dict[str, Any]] = []
     for node in nodes:
         found = node.status.get("blocked") or {}
@@ -108,5 +122,5 @@ def _said(node: BrokerNode, found: dict[str, Any]) -> str:
 
 
 def _holds(commands: dict[str, int]) -> str:
-    """The commands of an entry in words."""
+    """Return the counts of an entry's commands as text."""
     return ", ".join(f"{count} {name}" for name, count in sorted(commands.items())) or "no commands"

@@ -1,4 +1,7 @@
-"""`ternmq topic placement` and `ternmq topic place`: in which broker groups a topic's keyed and ordered messages go."""
+"""`ternmq topic placement` and `ternmq topic place`.
+
+A topic's placement is the set of broker groups that get its keyed and ordered messages.
+"""
 
 from typing import Annotated, Any
 
@@ -11,7 +14,10 @@ from tern_cli.readable import shown_time
 
 
 def show_placement(topic: Topic, endpoint: Endpoint = "", output: Output = Format.TABLE) -> None:
-    """Show in which broker groups a topic's keyed and ordered messages go, where they went before, and who still has messages of it.
+    """Show the placement of a topic: the broker groups of its keyed and ordered messages.
+
+    The output also has the previous placement, and the broker groups that still
+    hold messages of the topic.
 
     [bold]Examples[/bold]
 
@@ -26,15 +32,17 @@ def show_placement(topic: Topic, endpoint: Endpoint = "", output: Output = Forma
 def place_topic(
     topic: Topic,
     broker_group: Annotated[
-        list[str], typer.Option("--broker-group", help="All broker groups that it is to be in; repeat it.")
+        list[str], typer.Option("--broker-group", help="A broker group of the new placement; repeat for several.")
     ],
     endpoint: Endpoint = "",
     output: Output = Format.TABLE,
 ) -> None:
-    """Place a topic: its keyed and ordered messages go to these broker groups from now on, and to no others.
+    """Place a topic: its keyed and ordered messages go to these broker groups only, from now on.
 
-    Broker groups that lack the topic get it first. What was sent before keeps its order and its idempotency keys: for 10 minutes or more the broker groups
-    of before are asked first. Repeating the command is harmless: it completes what was broken off, and ends a move whose time has come.
+    Broker groups that lack the topic get it first. Earlier messages keep their
+    order and their idempotency keys: for 10 minutes or more the previous broker
+    groups are queried first. Repeating the command is harmless: it completes an
+    interrupted placement, and ends a move whose time has come.
 
     [bold]Examples[/bold]
 
@@ -56,7 +64,7 @@ def _tell(document: dict[str, Any], output: Format) -> None:
         until = document["moving_until"]
         when = f" until {shown_time(until)} at least" if until else ""
         again = " ".join(f"--broker-group {group}" for group in groups)
-        typer.echo(f"It is on its way{when}; before it was on {', '.join(document['before'])}.")
+        typer.echo(f"It is moving{when}; before it was on {', '.join(document['before'])}.")
         typer.echo(f"Then `ternmq topic place {document['topic']} {again}` ends the move.")
     if others := [host for host in hosts if host not in groups]:
-        typer.echo(f"Messages of before are still read from {', '.join(others)}.")
+        typer.echo(f"Older messages are still read from {', '.join(others)}.")

@@ -1,4 +1,4 @@
-"""`ternmq producer-group create|ls|describe|rm`: how producers are asked about transactions that nobody has ended."""
+"""`ternmq producer-group create|ls|describe|rm`: producer groups and their transaction checks."""
 
 from typing import Annotated, Any
 
@@ -21,8 +21,10 @@ producer_group_app = typer.Typer(
     no_args_is_help=True,
     help="""Create, list, describe and delete producer groups.
 
-    A producer group answers for its transactions: if one is neither committed nor rolled back in time, it is asked what became of it,
-    at its check URL (txn-checker calls it, signed) or by whoever receives its checks (`TransactionProducer` with a checker).""",
+    A producer group decides its transactions. If one is neither committed nor
+    rolled back in time, a transaction check requests its outcome: a signed call
+    of the txn-checker to the group's check URL, or a check that a producer
+    receives (`TransactionProducer` with a checker).""",
 )
 
 ProducerGroup = Annotated[str, typer.Argument(metavar="GROUP", help="The producer group's name.", show_default=False)]
@@ -37,28 +39,30 @@ def create_producer_group(
         str | None,
         typer.Option(
             metavar="URL",
-            help="Where it is asked; '' to ask by pull. --check-hosts of the proxies says which are allowed.",
+            help="URL of transaction checks; '' for checks by pull. --check-hosts of the proxies lists the allowed hosts.",
         ),
     ] = None,
     check_secret: Annotated[
         str | None,
         typer.Option(
-            metavar="whsec_...", help="Signs callbacks (Standard Webhooks).", show_default="made and shown once"
+            metavar="whsec_...",
+            help="Secret that signs callbacks (Standard Webhooks).",
+            show_default="made and shown once",
         ),
     ] = None,
-    timeout: Annotated[
-        str | None, typer.Option(help="How long a callback may take, such as 3s.", show_default="3s")
-    ] = None,
+    timeout: Annotated[str | None, typer.Option(help="Timeout of a callback, such as 3s.", show_default="3s")] = None,
     max_checks: Annotated[
         int | None,
         typer.Option(
-            min=1, max=CHECKS_MAX, help="Asked in vain so often, a transaction is expired.", show_default="15"
+            min=1, max=CHECKS_MAX, help="Unanswered checks after which a transaction is expired.", show_default="15"
         ),
     ] = None,
     check_after: Annotated[
-        str | None, typer.Option(help="From the begin to the first check, such as 60s.", show_default="6s")
+        str | None, typer.Option(help="Time from the begin to the first check, such as 60s.", show_default="6s")
     ] = None,
-    check_interval: Annotated[str | None, typer.Option(help="From one check to the next.", show_default="30s")] = None,
+    check_interval: Annotated[
+        str | None, typer.Option(help="Time from one check to the next.", show_default="30s")
+    ] = None,
     include_body: Annotated[
         bool | None,
         typer.Option("--include-body/--no-include-body", help="Whether callbacks carry the messages' bodies."),
@@ -66,9 +70,10 @@ def create_producer_group(
     endpoint: Endpoint = "",
     output: Output = Format.TABLE,
 ) -> None:
-    """Create a producer group, or give the one that is there these settings: what is not named stays.
+    """Create a producer group, or change the named settings of an existing one.
 
-    The secret that signs callbacks is shown by the command that sets it, and never again.
+    A producer group names the endpoint or the receivers of transaction checks.
+    The secret that signs callbacks is shown once, by the command that sets it.
 
     [bold]Examples[/bold]
 
@@ -98,7 +103,7 @@ def create_producer_group(
 
 @producer_group_app.command("ls")
 def list_producer_groups(endpoint: Endpoint = "", output: Output = Format.TABLE) -> None:
-    """List producer groups, and how each is asked.
+    """List producer groups, with the way in which each gets its transaction checks.
 
     [bold]Examples[/bold]
 
@@ -116,7 +121,9 @@ def list_producer_groups(endpoint: Endpoint = "", output: Output = Format.TABLE)
 
 @producer_group_app.command("describe")
 def describe_producer_group(group: ProducerGroup, endpoint: Endpoint = "", output: Output = Format.TABLE) -> None:
-    """Show a producer group's settings, and how many of its transactions are open, expired, committed and rolled back.
+    """Show a producer group's settings and the counts of its transactions.
+
+    The counts are of open, expired, committed and rolled back transactions.
 
     [bold]Examples[/bold]
 
@@ -137,14 +144,16 @@ def describe_producer_group(group: ProducerGroup, endpoint: Endpoint = "", outpu
     )
     if document["check_url"]:
         bodies = "with" if document["include_body"] else "without"
-        typer.echo(f"An answer may take {duration_text(document['timeout_ms'])}; callbacks go {bodies} bodies.")
+        typer.echo(f"A callback may take {duration_text(document['timeout_ms'])}; callbacks go {bodies} bodies.")
 
 
 @producer_group_app.command("rm")
 def delete_producer_group(
     group: ProducerGroup, yes: Sure = False, endpoint: Endpoint = "", output: Output = Format.TABLE
 ) -> None:
-    """Delete a producer group. Refused while it has transactions that have not ended: see `ternmq tx ls`.
+    """Delete a producer group.
+
+    Refused while it has transactions that have not ended: see `ternmq tx ls`.
 
     [bold]Examples[/bold]
 

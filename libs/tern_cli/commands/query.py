@@ -1,4 +1,7 @@
-"""`ternmq msg get|find|trace`, `ternmq group lag|seek`, `ternmq topic stats`: what is there, and where it is."""
+"""`ternmq msg get|find|trace`, `ternmq group lag|seek`, `ternmq topic stats`.
+
+Commands that look up stored messages and the progress of groups.
+"""
 
 import base64
 from typing import Annotated, Any
@@ -13,11 +16,11 @@ from tern_cli.readable import shown_time
 from tern_wire.limits import QUERY_MESSAGES_MAX
 from tern_wire.times import duration_text
 
-msg_app = typer.Typer(no_args_is_help=True, help="Look at single messages: get, find, trace.")
+msg_app = typer.Typer(no_args_is_help=True, help="Inspect single messages: get, find, trace.")
 
 MessageId = Annotated[str, typer.Argument(help="The message's id.", show_default=False)]
 _MESSAGE_COLUMNS = ("message_id", "queue", "offset", "tag", "keys", "stored_at", "body")
-_TIME_HELP = "Ms since 1970, or such as 2026-01-31T12:00:00Z."
+_TIME_HELP = "Ms since 1970, or a time such as 2026-01-31T12:00:00Z."
 
 
 @msg_app.command("get")
@@ -40,12 +43,12 @@ def get_message(topic: Topic, message_id: MessageId, endpoint: Endpoint = "", ou
 @msg_app.command("find")
 def find_messages(
     topic: Topic,
-    key: Annotated[str, typer.Argument(help="A key of the messages, whole.", show_default=False)],
+    key: Annotated[str, typer.Argument(help="A full key of the messages.", show_default=False)],
     *,
     begin: Annotated[str, typer.Option("--from", help=f"Stored at this time or later. {_TIME_HELP}")] = "",
     end: Annotated[str, typer.Option("--to", help=f"Stored at this time or before. {_TIME_HELP}")] = "",
-    limit: Annotated[int, typer.Option("-n", "--limit", min=1, max=QUERY_MESSAGES_MAX, help="At most so many.")] = 32,
-    cursor: Annotated[str, typer.Option("--cursor", help="Go on behind a page: its next_cursor.")] = "",
+    limit: Annotated[int, typer.Option("-n", "--limit", min=1, max=QUERY_MESSAGES_MAX, help="Maximum number.")] = 32,
+    cursor: Annotated[str, typer.Option("--cursor", help="Continue after a page: its next_cursor.")] = "",
     endpoint: Endpoint = "",
     output: Output = Format.TABLE,
 ) -> None:
@@ -71,7 +74,7 @@ def find_messages(
 
 @msg_app.command("trace")
 def trace_message(topic: Topic, message_id: MessageId, endpoint: Endpoint = "", output: Output = Format.TABLE) -> None:
-    """Show where a message is stored, and what each consumer group has done with it.
+    """Show where a message is stored, and its state in each consumer group.
 
     [bold]Examples[/bold]
 
@@ -94,12 +97,12 @@ def trace_message(topic: Topic, message_id: MessageId, endpoint: Endpoint = "", 
 def show_lag(
     group: Group,
     topic: Annotated[
-        str, typer.Option("-t", "--topic", help="Only this topic; all that the group reads otherwise.")
+        str, typer.Option("-t", "--topic", help="Only this topic; by default all that the group reads.")
     ] = "",
     endpoint: Endpoint = "",
     output: Output = Format.TABLE,
 ) -> None:
-    """Show how far a group is behind, in messages and in seconds.
+    """Show the lag of a consumer group, in messages and in seconds.
 
     [bold]Examples[/bold]
 
@@ -130,11 +133,14 @@ def seek_group(
         list[str] | None, typer.Option("--offset", help="queue=offset, such as broker-a:3=42; repeatable.")
     ] = None,
     queue: Annotated[list[str] | None, typer.Option("--queue", help="Only this queue; repeatable.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be, and move nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the new offsets, and move nothing.")] = False,
     endpoint: Endpoint = "",
     output: Output = Format.TABLE,
 ) -> None:
-    """Move a group to another place in a topic. What it holds leased there comes again, or is passed over.
+    """Move a consumer group to another position in a topic.
+
+    Messages in flight are delivered again or skipped, depending on the new
+    position. Preview the move with --dry-run.
 
     [bold]Examples[/bold]
 
@@ -157,11 +163,13 @@ def seek_group(
         show_json({"group": group, "topic": topic, "dry_run": dry_run, "queues": rows})
         return
     show_rows(rows, ("queue", "before", "after"), output)
-    typer.echo("Nothing was moved." if dry_run else f"{group} goes on there.")
+    typer.echo("Nothing was moved." if dry_run else f"{group} continues there.")
 
 
 def show_topic_stats(topic: Topic, endpoint: Endpoint = "", output: Output = Format.TABLE) -> None:
-    """Show how much a topic holds and how fast messages come in and go out (over the last minute).
+    """Show the size of a topic, and its rates of incoming and outgoing messages.
+
+    The rates are averages of the last minute.
 
     [bold]Examples[/bold]
 
@@ -194,7 +202,7 @@ def _offsets(pairs: list[str]) -> dict[str, int]:
 
 
 def _readable(message: dict[str, Any]) -> dict[str, Any]:
-    """*message* with its body as text, or as `body_base64` when it is none."""
+    """Return *message* with its body as text, or as `body_base64` when it is not UTF-8."""
     body = message.pop("body", b"")
     try:
         return {**message, "body": body.decode()}

@@ -1,4 +1,4 @@
-"""`ternmq raft status` and `ternmq raft transfer-leader`: the replicated log of the brokers, seen and steered."""
+"""`ternmq raft status` and `ternmq raft transfer-leader`: the replicated log and its leader."""
 
 import time
 from typing import Annotated, Any
@@ -20,13 +20,17 @@ from tern_cli.views.raft_view import (
     tell,
 )
 
-raft_app = typer.Typer(no_args_is_help=True, help="See who leads, how far each broker is, and hand leadership over.")
+raft_app = typer.Typer(
+    no_args_is_help=True, help="Show leaders and the progress of each broker, and transfer leadership."
+)
 
 NameServers = Annotated[
     str,
-    typer.Option("--namesrv", envvar="TERNMQ_NAMESRV", help="Name servers, by commas.  [default: those of the mesh]"),
+    typer.Option(
+        "--namesrv", envvar="TERNMQ_NAMESRV", help="Name servers, separated by commas.  [default: those of the mesh]"
+    ),
 ]
-# A handover takes some ms; a broker gives it up after a second.
+# A handover takes some ms; a broker abandons it after a second.
 _WAIT_S = 5.0
 _POLL_INTERVAL_S = 0.05
 _MEMBER = "member"
@@ -34,10 +38,13 @@ _MEMBER = "member"
 
 @raft_app.command("status")
 def raft_status(namesrv: NameServers = "", data_dir: DataDir = DATA_DIR, output: Output = Format.TABLE) -> None:
-    """Show each broker's role, term and log: what is committed, applied and last, and how far it is behind its leader.
+    """Show each broker's role, term and log positions, and its lag behind the leader.
 
-    `version` is of the state machine that the broker's release knows, and the group's level where that is lower: it rises when all know more.
-    `lag` is in entries, as the leader says; `fsync` is the last fdatasync; `disk %` is of the disk budget.
+    `commit`, `applied` and `last` are indexes of the log. `lag` is in entries, as
+    the leader reports it. `version` is the state machine version of the broker's
+    release, with the group's level where that is lower: the level rises once all
+    brokers support a newer one. `fsync` is the time of the last fdatasync, `disk
+    %` the use of the disk budget.
 
     [bold]Examples[/bold]
 
@@ -55,15 +62,21 @@ def raft_status(namesrv: NameServers = "", data_dir: DataDir = DATA_DIR, output:
 
 @raft_app.command("transfer-leader")
 def transfer_leader(
-    to: Annotated[str, typer.Option("--to", help="Who shall lead.  [default: who has most of the leader's log]")] = "",
-    broker_group: Annotated[str, typer.Option("--broker-group", help="Which group, where there are several.")] = "",
+    to: Annotated[
+        str, typer.Option("--to", help="The new leader.  [default: the broker with most of the leader's log]")
+    ] = "",
+    broker_group: Annotated[
+        str, typer.Option("--broker-group", help="The broker group; required if there are several.")
+    ] = "",
     namesrv: NameServers = "",
     data_dir: DataDir = DATA_DIR,
     output: Output = Format.TABLE,
 ) -> None:
-    """Hand leadership over to another broker, without an election's pause; before its host is restarted, for instance.
+    """Transfer leadership to another broker without the pause of an election.
 
-    Returns when another broker leads. Requests go on meanwhile: they wait for some milliseconds.
+    Use it before you restart the leader's host, for instance. The command returns
+    once another broker leads. Requests continue meanwhile: they wait for some
+    milliseconds.
 
     [bold]Examples[/bold]
 
@@ -76,7 +89,7 @@ def transfer_leader(
     if leader is None:
         raise CommandFailed(
             "Nobody leads now",
-            f"No broker of {group} says that it leads. See `ternmq raft status`; an election takes a second.",
+            f"No broker of {group} reports that it leads. See `ternmq raft status`; an election takes a second.",
         )
     if leader.name == to:
         _tell(group, leader, leader, output)
@@ -110,7 +123,7 @@ def _tell(group: str, before: BrokerNode, leader: BrokerNode, output: Format) ->
 
 
 def _shown(row: dict[str, Any]) -> dict[str, Any]:
-    """A row for people."""
+    """Return *row* for people."""
     role = row["role"]
     if row["blocked_index"] is not None:
         role = f"{role}, blocked at {row['blocked_index']}"
@@ -136,7 +149,7 @@ def _shown(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _version(row: dict[str, Any]) -> Any:
-    """Of its release; with the level that its group is at, if that is another."""
+    """Return the release's version, with the group's level if it differs."""
     version, level = row["version"], row["level"]
     return _or_dash(version) if level in {None, version} else f"{version} (group {level})"
 

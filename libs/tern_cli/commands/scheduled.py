@@ -11,7 +11,7 @@ from tern_cli.output import Format, Output, show_json, show_rows
 from tern_wire.limits import SCHEDULED_LISTED_MAX
 from tern_wire.times import parse_time_ms
 
-scheduled_app = typer.Typer(no_args_is_help=True, help="See and take back messages that wait for their delivery time.")
+scheduled_app = typer.Typer(no_args_is_help=True, help="List and cancel messages that wait for their delivery time.")
 
 
 @scheduled_app.command(name="ls")
@@ -19,14 +19,15 @@ def list_scheduled(
     topic: Topic,
     *,
     begin: Annotated[
-        str, typer.Option("--from", help="Delivered from this time on: RFC 3339, or ms since 1970.", show_default=False)
+        str,
+        typer.Option("--from", help="Delivered at this time or later: RFC 3339, or ms since 1970.", show_default=False),
     ] = "",
     end: Annotated[str, typer.Option("--to", help="Delivered before this time.", show_default=False)] = "",
-    count: Annotated[int, typer.Option("-n", "--count", min=1, help="At most so many.")] = 100,
+    count: Annotated[int, typer.Option("-n", "--count", min=1, help="Maximum number.")] = 100,
     endpoint: Endpoint = "",
     output: Output = Format.TABLE,
 ) -> None:
-    """Show the messages of a topic that wait for their delivery time, the next ones first.
+    """List the messages of a topic that wait for their delivery time, the earliest first.
 
     [bold]Examples[/bold]
 
@@ -66,10 +67,12 @@ def list_scheduled(
 @scheduled_app.command(name="cancel")
 def cancel_scheduled(
     topic: Topic,
-    recall_handle: Annotated[str, typer.Argument(help="As `ternmq send` or `ternmq scheduled ls` has shown it.")],
+    recall_handle: Annotated[
+        str, typer.Argument(help="The handle that `ternmq send` or `ternmq scheduled ls` printed.")
+    ],
     endpoint: Endpoint = "",
 ) -> None:
-    """Take back a message that waits for its delivery time. Exit code 1 when it is too late.
+    """Cancel the delivery of a scheduled message. Exit code 1 when it is too late.
 
     [bold]Examples[/bold]
 
@@ -82,7 +85,9 @@ def cancel_scheduled(
 
 
 def time_ms_of(text: str, option: str) -> int | None:
-    """Milliseconds since 1970 of what *option* was given; None for nothing. CommandFailed."""
+    """Return the value *text* of *option* as ms since 1970; None when empty.
+    CommandFailed (exit 2) when it is not a time.
+    """
     if not text:
         return None
     try:

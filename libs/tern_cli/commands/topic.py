@@ -15,7 +15,7 @@ topic_app = typer.Typer(no_args_is_help=True, help="Create, list, describe, alte
 
 
 class TopicType(StrEnum):
-    """Which messages a topic takes."""
+    """Kinds of messages that a topic accepts."""
 
     NORMAL = "NORMAL"
     FIFO = "FIFO"
@@ -25,7 +25,7 @@ class TopicType(StrEnum):
 
 
 class Permission(StrEnum):
-    """What may be done with a topic."""
+    """Operations that a topic permits."""
 
     RW = "rw"
     R = "r"
@@ -34,7 +34,7 @@ class Permission(StrEnum):
 
 
 class FullDisk(StrEnum):
-    """What a topic does when the disk is full."""
+    """Behaviour of a topic when the disk is full."""
 
     REFUSE = "refuse"
     DROP_OLDEST = "drop-oldest"
@@ -51,22 +51,22 @@ Kind = Annotated[
     typer.Option(
         "--type",
         case_sensitive=False,
-        help="FIFO: every message has a message group. DELAY: every message has a delivery time. TRANSACTION: every message is of a transaction. NORMAL: none of these. MIXED: any message.",
+        help="FIFO: every message has a message group. DELAY: every message has a delivery time. TRANSACTION: every message belongs to a transaction. NORMAL: none of these. MIXED: any message.",
     ),
 ]
-Allowed = Annotated[Permission | None, typer.Option("--permission", help="Read and write, one of them, or none.")]
+Allowed = Annotated[Permission | None, typer.Option("--permission", help="Permitted operations: rw, r, w or none.")]
 WhenFull = Annotated[
     FullDisk | None,
     typer.Option(
         "--when-full",
-        help="When the disk is full: refuse sends until a group has read on, or drop the oldest messages, read or not.",
+        help="When the disk is full: refuse sends until groups have read more, or drop the oldest messages, read or not.",
     ),
 ]
 Attribute = Annotated[
     list[str] | None,
-    typer.Option("-a", "--attribute", metavar="NAME=TEXT", help="Kept with it; NAME= removes. May be repeated."),
+    typer.Option("-a", "--attribute", metavar="NAME=TEXT", help="Attribute to set; NAME= removes it; repeatable."),
 ]
-Sure = Annotated[bool, typer.Option("-y", "--yes", help="Do not ask.")]
+Sure = Annotated[bool, typer.Option("-y", "--yes", help="Skip the confirmation.")]
 
 
 @topic_app.command("create")
@@ -77,13 +77,14 @@ def create_topic(
     permission: Allowed = None,
     when_full: WhenFull = None,
     attribute: Attribute = None,
-    new: Annotated[bool, typer.Option("--new", help="Fail if it is there.")] = False,
+    new: Annotated[bool, typer.Option("--new", help="Fail if the topic exists.")] = False,
     endpoint: Endpoint = "",
     output: Output = Format.TABLE,
 ) -> None:
-    """Create a topic, or see that it is there with these settings.
+    """Create a topic, or confirm that it exists with these settings.
 
-    Without options a new one has 8 queues in each broker group and takes any message.
+    Without options a new topic has 8 queues in each broker group and accepts any
+    message.
 
     [bold]Examples[/bold]
 
@@ -115,7 +116,7 @@ def alter_topic(
     endpoint: Endpoint = "",
     output: Output = Format.TABLE,
 ) -> None:
-    """Change settings of a topic: what is not named stays.
+    """Change settings of a topic; settings that are not named stay.
 
     [bold]Examples[/bold]
 
@@ -139,12 +140,12 @@ def alter_topic(
 
 @topic_app.command("ls")
 def list_topics(
-    part: Annotated[str, typer.Argument(help="Only names with this in them.", show_default=False)] = "",
-    sort: Annotated[str, typer.Option(help="name, queues or type; -name turns it round.")] = "name",
+    part: Annotated[str, typer.Argument(help="Only names that contain this text.", show_default=False)] = "",
+    sort: Annotated[str, typer.Option(help="name, queues or type; -name for the reverse order.")] = "name",
     endpoint: Endpoint = "",
     output: Output = Format.TABLE,
 ) -> None:
-    """List topics, as a proxy knows them.
+    """List topics, from the routes of a proxy.
 
     [bold]Examples[/bold]
 
@@ -163,7 +164,7 @@ def list_topics(
 
 @topic_app.command("describe")
 def describe_topic(topic: Topic, endpoint: Endpoint = "", output: Output = Format.TABLE) -> None:
-    """Show a topic's settings, how many messages each queue holds, and the groups that read it.
+    """Show a topic's settings, the number of messages in each queue, and the groups that read it.
 
     [bold]Examples[/bold]
 
@@ -179,14 +180,16 @@ def describe_topic(topic: Topic, endpoint: Endpoint = "", output: Output = Forma
     rows = [{**row, "messages": row["max_offset"] - row["min_offset"]} for row in document["offsets"]]
     show_rows(rows, ("queue", "min_offset", "max_offset", "messages"), output)
     typer.echo(f"{sum(row['messages'] for row in rows)} messages in {len(rows)} queues.")
-    full = f", when full {document['when_full']}" if "when_full" in document else ""  # not of a proxy of before
+    full = f", when full {document['when_full']}" if "when_full" in document else ""  # not of an older proxy
     typer.echo(f"Type {document['type']}, permission {document['permission']}{full}{shown_attributes(document)}.")
     typer.echo(f"Groups: {', '.join(document['groups']) or 'none has begun to read it'}.")
 
 
 @topic_app.command("rm")
 def delete_topic(topic: Topic, yes: Sure = False, endpoint: Endpoint = "", output: Output = Format.TABLE) -> None:
-    """Delete a topic with all its messages. Its name is free again.
+    """Delete a topic with all its messages.
+
+    Its name may be used again afterwards.
 
     [bold]Examples[/bold]
 
@@ -210,9 +213,9 @@ def _tell(document: dict[str, Any], output: Format) -> None:
         typer.echo(f"Topic {document['topic']} is there, {document['queues']} queues, type {document['type']}.")
 
 
-# For groups too ---------------------------------------------------------------------------------------------------
+# Shared with groups -------------------------------------------------------------------------------
 def attributes_of(pairs: list[str] | None) -> dict[str, str | None] | None:
-    """`NAME=TEXT` as changes of attributes; CommandFailed (exit 2) for what is no pair."""
+    """Return NAME=TEXT pairs as changes of attributes; CommandFailed (exit 2) when malformed."""
     if not pairs:
         return None
     found: dict[str, str | None] = {}
@@ -225,19 +228,21 @@ def attributes_of(pairs: list[str] | None) -> dict[str, str | None] | None:
 
 
 def shown_attributes(document: dict[str, Any]) -> str:
-    """For the end of a sentence; empty when there are none."""
+    """Return the attributes as the end of a sentence; "" when there are none."""
     pairs = [f"{name}={text}" for name, text in document["attributes"].items()]
     return f", attributes {', '.join(pairs)}" if pairs else ""
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Ask, unless *yes*; CommandFailed when the answer is no. Where nobody can answer, --yes is needed (exit 2)."""
+    """Ask *question* unless *yes*; CommandFailed when the answer is no.
+    Without a terminal, --yes is required (exit 2).
+    """
     if yes:
         return
     import sys  # noqa: PLC0415 - only here
 
     if not sys.stdin.isatty():
-        raise CommandFailed("Nobody to ask", f"{question} Say so with --yes.", exit_code=2)
+        raise CommandFailed("Nobody to ask", f"{question} Confirm with --yes.", exit_code=2)
     if not typer.confirm(question, err=True):
         raise CommandFailed("Nothing was deleted", "The answer was no.")
 

@@ -1,4 +1,4 @@
-"""`ternmq tx ls|show|commit|rollback|stats`: transactions that have not ended, what became of one, and ending one by hand."""
+"""`ternmq tx ls|show|commit|rollback|stats`: list, inspect, end and count transactions."""
 
 from dataclasses import asdict
 from enum import StrEnum
@@ -17,28 +17,29 @@ if TYPE_CHECKING:
 
 tx_app = typer.Typer(
     no_args_is_help=True,
-    help="""Transactions: list what has not ended, show one, commit or roll back, count.
+    help="""List, show, commit, roll back and count transactions.
 
-    A transaction is open until its producer, or a check, has ended it. Asked in vain as often as its producer group says, it is
-    expired: it stays stored and invisible until somebody ends it by hand, with a reason.""",
+    A transaction is open until its producer or a transaction check ends it. After
+    the maximum number of unanswered checks it is expired: it stays stored and
+    invisible until an operator ends it by hand, with a reason.""",
 )
 
 
 class ListedState(StrEnum):
-    """Which transactions are listed."""
+    """States by which transactions are listed."""
 
     OPEN = "open"
     EXPIRED = "expired"
 
 
 TransactionName = Annotated[
-    str, typer.Argument(metavar="ID", help="The transaction's id, as `tx ls` or its begin says.", show_default=False)
+    str, typer.Argument(metavar="ID", help="The transaction's id, from `tx ls` or its begin.", show_default=False)
 ]
 Reason = Annotated[
     str,
     typer.Option(
         "--reason",
-        help="End it by hand, an expired one too, and keep this text with it. Without it, as its producer would, if it is open.",
+        help="End the transaction by hand, an expired one too, and store this reason. Without a reason, an open transaction is ended as its producer would.",
         show_default=False,
     ),
 ]
@@ -57,9 +58,10 @@ def list_transactions(
         ListedState | None, typer.Option("--state", help="Only open ones, or only expired ones.", show_default=False)
     ] = None,
     older_than: Annotated[
-        str, typer.Option("--older-than", help="Only those begun so long ago, such as 5m.", show_default=False)
+        str,
+        typer.Option("--older-than", help="Only those begun at least this long ago, such as 5m.", show_default=False),
     ] = "",
-    count: Annotated[int, typer.Option("-n", "--count", min=1, help="At most so many.")] = 100,
+    count: Annotated[int, typer.Option("-n", "--count", min=1, help="Maximum number.")] = 100,
     endpoint: Endpoint = "",
     output: Output = Format.TABLE,
 ) -> None:
@@ -91,7 +93,7 @@ def list_transactions(
 
 @tx_app.command("show")
 def show_transaction(transaction_id: TransactionName, endpoint: Endpoint = "", output: Output = Format.TABLE) -> None:
-    """Show a transaction: its state, who ended it and why, its messages, and every check.
+    """Show a transaction: its state, its end with the reason, its messages, and every check.
 
     [bold]Examples[/bold]
 
@@ -126,7 +128,9 @@ def show_transaction(transaction_id: TransactionName, endpoint: Endpoint = "", o
 def commit_transaction(
     transaction_id: TransactionName, reason: Reason = "", endpoint: Endpoint = "", output: Output = Format.TABLE
 ) -> None:
-    """Commit a transaction: its messages become visible, for good. Exit code 1 when it has ended the other way.
+    """Commit a transaction: its messages become visible, for good.
+
+    Exit code 1 when it was rolled back before.
 
     [bold]Examples[/bold]
 
@@ -142,7 +146,9 @@ def commit_transaction(
 def roll_transaction_back(
     transaction_id: TransactionName, reason: Reason = "", endpoint: Endpoint = "", output: Output = Format.TABLE
 ) -> None:
-    """Roll a transaction back: its messages never become visible. Exit code 1 when it has ended the other way.
+    """Roll back a transaction: its messages never become visible.
+
+    Exit code 1 when it was committed before.
 
     [bold]Examples[/bold]
 
@@ -159,7 +165,7 @@ def show_stats(
     endpoint: Endpoint = "",
     output: Output = Format.TABLE,
 ) -> None:
-    """Count transactions by producer group: open, expired, committed and rolled back, and how often producers were asked.
+    """Count transactions by producer group: open, expired, committed, rolled back, and checks.
 
     [bold]Examples[/bold]
 

@@ -1,1 +1,1 @@
-"""`ternmq demo`: real work through the whole mesh, checked at the end."""
+"""`ternmq demo`: real workloads through the whole mesh, verified at the end."""

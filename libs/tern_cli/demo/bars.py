@@ -1,4 +1,7 @@
-"""Progress on the terminal while the demo runs: bars with rates for sending, receiving and Spark. On stderr, or nowhere."""
+"""Progress of the demo on the terminal: bars with rates for sending, receiving and Spark.
+
+On stderr, or not shown at all.
+"""
 
 import asyncio
 from collections.abc import Iterator
@@ -25,7 +28,7 @@ _UPDATE_INTERVAL_S = 0.1
 
 
 class _RateColumn(ProgressColumn):
-    """Per second since the task began."""
+    """Column with the rate per second since the task began."""
 
     def render(self, task: Task) -> Text:
         elapsed_s = task.finished_time or task.elapsed or 0.0
@@ -34,7 +37,7 @@ class _RateColumn(ProgressColumn):
 
 
 def progress_bars(*, shown: bool) -> Progress:
-    """Empty bars with rates, on stderr; nothing is printed unless *shown*."""
+    """Return empty bars with rates, on stderr; nothing is printed unless *shown*."""
     return Progress(
         SpinnerColumn(),
         TextColumn("{task.description:<18}"),
@@ -47,7 +50,7 @@ def progress_bars(*, shown: bool) -> Progress:
 
 
 class RunBars:
-    """The bars of one run. Owned by it; nothing is printed unless *shown*."""
+    """Bars of one run. Owned by the run; nothing is printed unless *shown*."""
 
     def __init__(self, *, shown: bool) -> None:
         self._progress = progress_bars(shown=shown)
@@ -55,7 +58,7 @@ class RunBars:
 
     @contextmanager
     def running(self, total: int, *, with_spark: bool) -> Iterator[None]:
-        """Show the bars inside."""
+        """Show the bars during the block."""
         self._tasks["send"] = self._progress.add_task("sent", total=total)
         self._tasks["ack"] = self._progress.add_task("received and acked", total=total)
         if with_spark:
@@ -64,24 +67,24 @@ class RunBars:
             yield
 
     def say(self, text: str) -> None:
-        """One line above the bars."""
+        """Print one line above the bars."""
         self._progress.console.print(text)
 
     def update(self, sends: SendLog, receives: ReceiveLog) -> None:
-        """Where both sides are now."""
+        """Set the bars to the current counts of sending and receiving."""
         self._progress.update(self._tasks["send"], completed=sends.confirmed)
         self._progress.update(self._tasks["ack"], completed=len(receives.acked_ids))
 
     async def follow(self, sends: SendLog, receives: ReceiveLog) -> None:
-        """Update until cancelled."""
+        """Update the bars until cancelled."""
         while True:
             self.update(sends, receives)
             await asyncio.sleep(_UPDATE_INTERVAL_S)
 
     def spark_begins(self) -> None:
-        """The job starts; how far it is, only its end tells."""
+        """Start Spark's bar. Its progress is unknown until the job ends."""
         self._progress.start_task(self._tasks["spark"])
 
     def spark_ended(self, rows: int) -> None:
-        """The job is done."""
+        """Complete Spark's bar with *rows* rows."""
         self._progress.update(self._tasks["spark"], completed=rows)

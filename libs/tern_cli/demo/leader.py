@@ -1,6 +1,7 @@
-"""The demo's fault: SIGKILL to the broker that leads, and waiting until that node is back and has caught up.
+"""Fault of the demo: SIGKILL of the leading broker, then a wait until that node has caught up.
 
-Works on a mesh of `ternmq up` on this machine: processes from .tern/mesh.json, their state from each broker's own HTTP door.
+Works on a mesh of `ternmq up` on this machine. Processes come from .tern/mesh.json, their state
+from each broker's own HTTP port.
 """
 
 import asyncio
@@ -22,7 +23,7 @@ _LOOK_INTERVAL_S = 0.25
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerProcess:
-    """One broker of the mesh as mesh.json names it."""
+    """One broker of the mesh, from mesh.json."""
 
     name: str
     pid: int
@@ -31,7 +32,7 @@ class BrokerProcess:
 
 
 def broker_processes(mesh: dict[str, Any]) -> list[BrokerProcess]:
-    """The brokers in mesh.json, running or not; CommandFailed when it names none."""
+    """Return the brokers in mesh.json, running or not; CommandFailed for fewer than three."""
     found = [
         BrokerProcess(
             name=row["name"], pid=row["pid"], start_ticks=row.get("start_ticks", 0), http_port=row["ports"]["http"]
@@ -49,7 +50,7 @@ def broker_processes(mesh: dict[str, Any]) -> list[BrokerProcess]:
 
 
 class LeaderKill:
-    """Kills the leader once and follows what becomes of it. Owned by one run."""
+    """Kills the leader once and follows its recovery. Owned by one run."""
 
     __slots__ = ("_files", "victim")
 
@@ -58,16 +59,16 @@ class LeaderKill:
         self.victim: BrokerProcess | None = None
 
     async def kill(self) -> BrokerProcess:
-        """SIGKILL to the broker that leads now; CommandFailed when none does."""
+        """Send SIGKILL to the leading broker and return it; CommandFailed when none leads."""
         for broker in broker_processes(self._files.read_mesh()):
             status = await asyncio.to_thread(node_status, broker.http_port)
             if status.get("role") == "leader" and send_signal(broker.pid, broker.start_ticks, signal.SIGKILL):
                 self.victim = broker
                 return broker
-        raise CommandFailed("No leader to kill", "None of the brokers says that it leads. See `ternmq status`.")
+        raise CommandFailed("No leader to kill", "No broker reports that it leads. See `ternmq status`.")
 
     async def wait_until_caught_up(self, now_ms: Callable[[], float]) -> float:
-        """Wait until the victim runs as a new process and has applied what the leader had committed; ms that took from now."""
+        """Wait until the victim runs again and has caught up with the leader; return the ms."""
         assert self.victim is not None, "kill first"
         began_ms = now_ms()
         while now_ms() - began_ms < BACK_WITHIN_MS:
@@ -85,7 +86,8 @@ class LeaderKill:
         again = next((broker for broker in brokers if broker.name == victim.name), None)
         if again is None or again.pid in {0, victim.pid}:
             return False
-        # The leader first: what it has committed now, the other must have applied a moment later.
+        # The leader is read first: entries that it has committed now must be applied by the other a
+        # moment later.
         statuses = [await asyncio.to_thread(node_status, broker.http_port) for broker in brokers if broker != again]
         committed = [status["commit_index"] for status in statuses if status.get("role") == "leader"]
         own = await asyncio.to_thread(node_status, again.http_port)

@@ -1,6 +1,6 @@
-"""Sends all flights of a run: several producers in batches, and one message a request over 16 connections.
+"""Producers of a run: batches from several producers, then single messages over 16 connections.
 
-Every message carries an idempotency key, so whatever has to be repeated when a leader dies is stored once.
+Every message carries an idempotency key, so a send repeated after a leader's death is stored once.
 """
 
 import asyncio
@@ -15,19 +15,20 @@ BATCH_PRODUCERS = 4
 BATCH_MESSAGES = 500
 SINGLE_CONNECTIONS = 16
 SINGLE_MESSAGES = 20_000
-# While a new leader is elected a producer knocks often: the pause after the failed attempt is part of the interruption.
+# A producer retries often during an election: the pause after the failed attempt is part of the
+# interruption.
 POLICY = RetryPolicy(deadline_ms=60_000, max_delay_ms=100)
 
 
 @dataclass(slots=True, kw_only=True)
 class SendLog:
-    """What was confirmed, and when. Owned by the run; producers of one event loop write to it.
-
-    Times are ms of one monotonic clock. The longest gap is counted from one confirmation of any producer to the next.
+    """Confirmed sends and their times. Owned by the run; producers of one event loop write to it.
+    Times are ms of one monotonic clock. The longest gap is measured from one confirmation of any
+    producer to the next.
     """
 
     now_ms: Callable[[], float]
-    # `milestone_reached` is set with this many confirmations.
+    # `milestone_reached` is set at this many confirmations.
     milestone: int = 0
     milestone_reached: asyncio.Event = field(default_factory=asyncio.Event)
     ids: set[str] = field(default_factory=set)
@@ -38,11 +39,11 @@ class SendLog:
     last_ms: float | None = None
 
     def begin(self) -> None:
-        """The clock of gaps starts: from here on sends are on their way."""
+        """Start the clock of gaps: sends are on their way from now on."""
         self.began_ms = self.last_ms = self.now_ms()
 
     def note(self, receipts: Iterable[SendReceipt]) -> None:
-        """These are stored for good."""
+        """Count *receipts* as stored for good."""
         now_ms = self.now_ms()
         if self.last_ms is not None:
             self.longest_gap_ms = max(self.longest_gap_ms, now_ms - self.last_ms)
@@ -56,20 +57,20 @@ class SendLog:
 
     @property
     def seconds(self) -> float:
-        """From the first send's start to the last confirmation so far."""
+        """Return the seconds from the first send's start to the last confirmation so far."""
         return 0.0 if self.began_ms is None or self.last_ms is None else (self.last_ms - self.began_ms) / 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendPlan:
-    """Which flights travel in batches, as (first, behind the last), and which singly."""
+    """Flights to send in batches, as (first, one past the last), and flights to send singly."""
 
     batches: Sequence[tuple[int, int]]
     singles: range
 
 
 def plan_sends(count: int) -> SendPlan:
-    """At least 20,000 singles when there are so many flights, else a quarter of them; the others in batches."""
+    """Plan 20,000 single sends, at most a quarter of the flights, and batches for the rest."""
     singles = min(SINGLE_MESSAGES, count // 4)
     return SendPlan(batches=cut(count - singles, BATCH_MESSAGES), singles=range(count - singles, count))
 
@@ -77,7 +78,9 @@ def plan_sends(count: int) -> SendPlan:
 async def send_batches(
     endpoints: Sequence[str], topic: str, messages: FlightMessages, plan: SendPlan, log: SendLog
 ) -> None:
-    """Send the plan's batches from several producers that take them from one queue. The first final error ends it."""
+    """Send the plan's batches from several producers that share one queue of batches.
+    The first final error ends all of them.
+    """
     waiting = deque(plan.batches)
 
     async def produce() -> None:
@@ -93,7 +96,9 @@ async def send_batches(
 async def send_singly(
     endpoints: Sequence[str], topic: str, messages: FlightMessages, plan: SendPlan, log: SendLog
 ) -> None:
-    """Send the plan's singles, each in its own request, over 16 connections: one producer each, one request at a time."""
+    """Send the plan's single messages, each in its own request, over 16 connections.
+    Each connection belongs to one producer with one request at a time.
+    """
     waiting = deque(plan.singles)
 
     async def produce() -> None:

@@ -1,4 +1,4 @@
-"""What the demo shows at its end: delay by carrier and month, what went where and how fast, the files, and what to try next."""
+"""Report at the end of the demo: delays, counts and rates, files, and commands to try next."""
 
 import os
 from collections.abc import Sequence
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from tern_cli.demo.traffic import Traffic
 
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
-# Mean delay in minutes below which a cell has this colour.
+# Upper limit of the mean delay in minutes for each colour.
 _COLOURS = ((0, "blue"), (10, "green"), (20, "yellow"), (30, "dark_orange"), (float("inf"), "red"))
 _WIDTH_WITHOUT_TERMINAL = 110
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoReport:
-    """One run, to be shown. `table` is pandas'; if Spark's differed, `differences` says so."""
+    """One run to show. `table` is pandas'; `differences` lists deviations of Spark's table."""
 
     endpoint: str
     topic: str
@@ -42,7 +42,7 @@ class DemoReport:
 
 
 def show_report(report: DemoReport, *, as_json: bool) -> None:
-    """On stdout: the whole report, or the figures of flights.json as JSON."""
+    """Print the whole report to stdout, or the figures of flights.json as JSON."""
     if as_json:
         show_json(report.result)
         return
@@ -65,10 +65,10 @@ def show_report(report: DemoReport, *, as_json: bool) -> None:
 
 
 def delay_heat_table(rows: Sequence[DelayRow], *, is_sparks: bool) -> Table:
-    """Mean departure delay: a row per carrier, the worst year first, a column per month."""
+    """Return the mean departure delays: a row per carrier, the worst first, a column per month."""
     by, names = ("Spark" if is_sparks else "pandas"), carrier_names()
     title = f"Mean departure delay from New York in 2013, minutes (by {by})"
-    # Without padding it fits into 80 columns.
+    # Without padding the table fits into 80 columns.
     table = Table(
         title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 0)
     )
@@ -148,7 +148,9 @@ def _files(report: DemoReport) -> Table:
 
 
 def curl_lines(endpoint: str, topic: str, group: str, starting: dict[str, int]) -> list[str]:
-    """Three commands that work as they are: look at the first message of the run, send one more, receive that one."""
+    """Return three commands that work as printed.
+    They read the first message of the run, send one more, and receive that one.
+    """
     queue, offset = min(starting.items())
     json_type = "-H 'Content-Type: application/json'"
     return [

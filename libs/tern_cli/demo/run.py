@@ -1,4 +1,7 @@
-"""One run of the flights demo, from the first offset to the last comparison. Owns the order of things and the result file."""
+"""One run of the flights demo, from the first offset to the last comparison.
+
+Owns the order of the steps and the result file.
+"""
 
 import asyncio
 import gc
@@ -31,7 +34,7 @@ GAP_MAX_MS = 3_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoSettings:
-    """What was asked for. *count* None means all flights."""
+    """Options of one run. *count* None means all flights."""
 
     endpoints: Sequence[str]
     data_dir: str
@@ -42,17 +45,20 @@ class DemoSettings:
 
 
 def run_demo(settings: DemoSettings) -> None:
-    """Run it, write .tern/demo/flights.json, show the report; CommandFailed when anything differs."""
+    """Run the demo, write .tern/demo/flights.json, show the report.
+    CommandFailed when any number differs.
+    """
     began_ms = now_ms()
     files = MeshFiles(settings.data_dir)
     out = files.root / "demo"
     if settings.kills_leader:
-        broker_processes(files.read_mesh())  # refuses now what could not be killed later
+        broker_processes(files.read_mesh())  # refuse now if no leader could be killed later
     bars = RunBars(shown=not settings.as_json)
     bars.say("Loading the flights of 2013 ...")
     frame = load_flights(settings.count)
     messages = FlightMessages(frame, run := secrets.token_hex(6))
-    # Six million values that stay: the collector need not look at them again in the middle of sending.
+    # Six million values stay: the garbage collector need not scan them again while messages are
+    # sent.
     gc.freeze()
     with bars.running(len(messages), with_spark=settings.with_spark):
         try:
@@ -99,7 +105,7 @@ async def _exchange(
     kill = LeaderKill(files)
     group = f"flights-{run}"
     async with Admin(settings.endpoints, policy=RetryPolicy(deadline_ms=10_000)) as admin:
-        # A topic that has grown since is as good.
+        # An existing topic that has grown since serves as well.
         with suppress(TopicConflict):
             await admin.create_topic(TOPIC, QUEUES)
         starting = {queue.queue: queue.max_offset for queue in await admin.offsets(TOPIC)}
@@ -180,7 +186,9 @@ def _differences(
 
 
 def result_document(figures: RunFigures, traffic: Traffic, *, seconds: float) -> dict[str, Any]:
-    """The figures of flights.json. `spark_rows` is null without Spark; rates are per second of sending and of receiving."""
+    """Return the figures of flights.json.
+    `spark_rows` is null without Spark; rates are per second of sending and of receiving.
+    """
     return {
         "sent": figures.sent,
         "received": figures.received,
@@ -197,5 +205,5 @@ def result_document(figures: RunFigures, traffic: Traffic, *, seconds: float) ->
 
 
 def now_ms() -> float:
-    """The one clock of a run: monotonic, ms."""
+    """Return the time of the run's one clock: monotonic, ms."""
     return time.monotonic() * 1_000

@@ -1,4 +1,4 @@
-"""Runs the Spark job of the demo as a process of its own, over exactly the offset ranges of one run."""
+"""The Spark job of the demo, run as its own process over exactly the offset ranges of one run."""
 
 import json
 import os
@@ -13,7 +13,8 @@ from typing import Any
 from tern_cli.demo.flights import DelayRow, carrier_names
 from tern_cli.failures import CommandFailed
 
-# In a clone it is beside the packages; an image that has them installed says where it is.
+# A clone has the job beside the packages; an image with installed packages names it in the
+# variable.
 JOB = Path(
     os.environ.get("TERNMQ_FLIGHTS_JOB") or Path(__file__).resolve().parents[3] / "spark" / "jobs" / "flights_report.py"
 )
@@ -23,7 +24,7 @@ _SHOWN_LINES = 15
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkOutcome:
-    """What the job printed and the table it made."""
+    """Figures that the job printed, and the table that it made."""
 
     rows: int
     seconds: float
@@ -32,7 +33,7 @@ class SparkOutcome:
 
 
 def has_java(environment: Mapping[str, str]) -> bool:
-    """Whether Spark would find a Java: under JAVA_HOME, else on the path."""
+    """Return whether Spark would find a Java: under JAVA_HOME, else on the path."""
     home = environment.get("JAVA_HOME")
     return (
         (Path(home) / "bin" / "java").is_file()
@@ -44,7 +45,9 @@ def has_java(environment: Mapping[str, str]) -> bool:
 def run_spark_job(
     endpoints: Sequence[str], topic: str, starting: Mapping[str, int], ending: Mapping[str, int], out: Path
 ) -> SparkOutcome:
-    """Run the job from *starting* to *ending* (offsets by queue); blocks. CommandFailed with the log's end when it fails."""
+    """Run the job from *starting* to *ending* (offsets by queue) and wait for it.
+    CommandFailed, with the end of the job's log, when it fails.
+    """
     carriers = out / "carriers.json"
     carriers.write_text(json.dumps(carrier_names()), encoding="utf-8")
     command = [sys.executable, str(JOB), "--endpoint", ",".join(endpoints), "--topic", topic, "--out", str(out)]

@@ -1,4 +1,4 @@
-"""What the flights demo has sent and received."""
+"""Messages that the flights demo has sent and received."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from tern_cli.demo.producing import SendLog
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traffic:
-    """What went through the mesh: offset ranges by queue, and what was counted on both sides."""
+    """Traffic of one run: offset ranges by queue, and the counts of both sides."""
 
     group: str
     starting: Mapping[str, int]

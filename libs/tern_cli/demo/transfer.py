@@ -1,13 +1,16 @@
-"""The transfers of `ternmq demo transfer`: money moves between two banks by transactional messages, and not a cent is lost or made.
+"""Transfers of `ternmq demo transfer`: money moves between two banks by transactional messages.
 
-    bank-a.db   accounts: account, cents >= 0; transactions: transaction_id, is_debited, transfer, creditor, cents
-    bank-b.db   accounts: account, cents; credits: transfer, creditor, cents
+  bank-a.db   accounts: account, cents >= 0; transactions: transaction_id, is_debited, transfer,
+              creditor, cents
+  bank-b.db   accounts: account, cents; credits: transfer, creditor, cents
 
-A transfer is one transaction: its half message is stored, the local transaction debits at bank A or refuses, the message is committed, and
-a consumer credits at bank B. One in OPEN_ONE_IN is left open, as by a producer that dies after the debit: a check ends it.
+A transfer is one transaction: its half message is stored, the local transaction debits at bank A or
+refuses, the message is committed, and a consumer credits at bank B. One in OPEN_ONE_IN is left
+open, as by a producer that dies after the debit: a check ends it.
 
-Law: a transaction is answered for once. A check of one that is not recorded is answered with "rollback", and records it without a
-transfer in the same SQLite transaction; a local transaction that comes later finds it, and does not debit.
+Law: the outcome of a transaction is decided once. A check of an unrecorded transaction gets the
+answer "rollback" and records the transaction, without a transfer, in the same SQLite transaction. A
+local transaction that comes later finds this record and does not debit.
 """
 
 import asyncio
@@ -37,10 +40,10 @@ from tern_wire.errors import TernError, TopicConflict
 
 TOPIC, QUEUES = "transfers", 8
 ACCOUNTS, START_CENTS, CENTS_MAX = 1_000, 200_000, 20_000
-OPEN_ONE_IN, HOPELESS_ONE_IN = 64, 32  # transactions that are left open; transfers of more than any account has
+OPEN_ONE_IN, HOPELESS_ONE_IN = 64, 32  # transactions left open; transfers of more than any account has
 PRODUCERS, IN_FLIGHT = 2, 64
 INVISIBLE_MS, LOOK_INTERVAL_S = 10_000, 0.25
-PATIENCE_S = 60.0  # when nothing has moved for so long, a run ends although something is missing
+PATIENCE_S = 60.0  # a run ends incomplete when nothing has moved for this long
 POLICY = RetryPolicy(deadline_ms=90_000, max_delay_ms=200)  # longer than an election
 BANK_A = """
 CREATE TABLE accounts (account INTEGER PRIMARY KEY, cents INTEGER NOT NULL CHECK (cents >= 0));
@@ -70,7 +73,7 @@ Transfer = Mapping[
 
 
 def plan_transfers(seed: int, count: int) -> list[Transfer]:
-    """*count* transfers, the same for the same *seed*."""
+    """Return *count* transfers, the same for the same *seed*."""
     rng = random.Random(seed)  # noqa: S311 - repeatable on purpose
     plan: list[Transfer] = []
     for number in range(1, count + 1):
@@ -81,7 +84,9 @@ def plan_transfers(seed: int, count: int) -> list[Transfer]:
 
 
 def open_bank(path: Path, schema: str, start_cents: int) -> sqlite3.Connection:
-    """A new bank with *start_cents* in every account. What is committed is on the disk (WAL, synchronous FULL)."""
+    """Open a new bank with *start_cents* in every account.
+    Committed data is on the disk (WAL, synchronous FULL).
+    """
     bank = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     bank.executescript(f"PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; {schema}")
     with bank:
@@ -91,7 +96,9 @@ def open_bank(path: Path, schema: str, start_cents: int) -> sqlite3.Connection:
 
 
 def debit(bank_a: sqlite3.Connection, batch: Mapping[str, Transfer]) -> dict[str, bool | None]:
-    """Local transactions by id, in one commit: True for debited, False for refused, None for denied by a check before."""
+    """Run local transactions by id, in one commit, and return their outcomes.
+    True: debited. False: refused. None: denied by an earlier check.
+    """
     outcomes: dict[str, bool | None] = {}
     with bank_a:
         bank_a.execute("BEGIN IMMEDIATE")
@@ -105,14 +112,14 @@ def debit(bank_a: sqlite3.Connection, batch: Mapping[str, Transfer]) -> dict[str
 
 
 def is_debited(bank_a: sqlite3.Connection, transaction_id: str) -> bool:
-    """The answer to a check, for good: a transaction that is not recorded is denied from now on."""
+    """Return the final answer to a check; an unrecorded transaction is denied from now on."""
     bank_a.execute("INSERT OR IGNORE INTO transactions (transaction_id) VALUES (?)", (transaction_id,))
     found = bank_a.execute("SELECT is_debited FROM transactions WHERE transaction_id = ?", (transaction_id,)).fetchone()
     return bool(found[0])
 
 
 def credit(bank_b: sqlite3.Connection, transfers: Sequence[Transfer]) -> None:
-    """Credits, in one commit. One that is there already changes nothing: delivery is at least once."""
+    """Store credits in one commit. A repeated credit changes nothing: delivery is at least once."""
     with bank_b:
         bank_b.execute("BEGIN IMMEDIATE")
         for transfer in transfers:
@@ -121,7 +128,9 @@ def credit(bank_b: sqlite3.Connection, transfers: Sequence[Transfer]) -> None:
 
 
 class TransferRun:
-    """One run, from two new banks in *folder* to the sums. Bank A is used under its lock, bank B by one task."""
+    """One run, from two new banks in *folder* to the sums.
+    Bank A is used under its lock, bank B by one task.
+    """
 
     def __init__(self, folder: Path, endpoints: Sequence[str], *, transfers: int, seed: int) -> None:
         self._endpoints, self._total = endpoints, transfers
@@ -135,10 +144,12 @@ class TransferRun:
         self._outcomes: dict[str, bool | None] = {}
 
     async def move(self, *, by_callback: bool, progress: Progress) -> dict[str, int]:
-        """Move all the money; the figures when nothing moves any more. *by_callback*: the txn-checker calls bank A, which else polls."""
+        """Move all the money and return the figures once nothing moves any more.
+        *by_callback*: the txn-checker calls bank A; otherwise bank A polls for checks.
+        """
         async with AsyncExitStack() as stack:
             admin = await stack.enter_async_context(Admin(self._endpoints, policy=POLICY))
-            with suppress(TopicConflict):  # a topic that has grown since is as good
+            with suppress(TopicConflict):  # an existing topic that has grown since serves as well
                 await admin.create_topic(TOPIC, QUEUES, type="TRANSACTION")
             starting = {queue.queue: queue.max_offset for queue in await admin.offsets(TOPIC)}
             await admin.create_group(self.group, invisible_ms=INVISIBLE_MS)
@@ -158,7 +169,7 @@ class TransferRun:
             return figures
 
     async def _answer_calls(self, create: Callable[..., Awaitable[Mapping[str, str]]], stack: AsyncExitStack) -> None:
-        """Create the producer group with the URL of this process, which answers until *stack* ends."""
+        """Create the producer group with this process's URL, and serve it until *stack* ends."""
         from tern_service.bounds import Bounds  # noqa: PLC0415 - checks by pull need no server
         from tern_service.server import open_socket, serve  # noqa: PLC0415
 
@@ -174,14 +185,16 @@ class TransferRun:
             return await asyncio.to_thread(is_debited, self._bank_a, check.transaction_id)
 
     async def _pay(self, producer: TransactionProducer) -> None:
-        """Transfers, one after the other, until none is left."""
+        """Make transfers one after the other until none is left."""
         while self._ordered:
             transfer = self._ordered.popleft()
             message = HalfMessage(topic=TOPIC, body=json.dumps(transfer).encode())
             await producer.send(message, partial(self._debit, transfer))
 
     async def _debit(self, transfer: Transfer, begun: BegunTransaction) -> bool | None:
-        """The local transaction. Those that come while a commit is written share the next one."""
+        """Run the local transaction.
+        Calls that arrive while a commit is written share the next commit.
+        """
         self._undebited[begun.transaction_id] = transfer
         async with self._lock:
             if begun.transaction_id in self._undebited:
@@ -190,7 +203,7 @@ class TransferRun:
                 self._outcomes |= await asyncio.to_thread(debit, self._bank_a, batch)
         outcome = self._outcomes.pop(begun.transaction_id)
         if outcome is None:
-            # The check came before the debit: another transaction, then.
+            # The check came before the debit: the transfer needs another transaction.
             self._ordered.append(transfer)
         return bool(outcome) if transfer["transfer"] % OPEN_ONE_IN else None
 
@@ -198,7 +211,7 @@ class TransferRun:
         """Receive, credit and ack until cancelled."""
         async with Consumer(self._endpoints, TOPIC, self.group, policy=POLICY) as consumer:
             while True:
-                # What was not acked comes again, and is credited once.
+                # Unacked messages are delivered again, and are credited once.
                 with suppress(TernError):
                     if messages := await consumer.receive():
                         # Durable here: every credit of the batch, before its ack.
@@ -206,7 +219,7 @@ class TransferRun:
                         await consumer.ack(*messages)
 
     async def _follow(self, admin: Admin, starting: int, progress: Progress) -> dict[str, int]:
-        """Show how far both banks are until the sums are as they should be, or nothing has moved for PATIENCE_S."""
+        """Show the progress until the sums are right, or nothing has moved for PATIENCE_S."""
         settled, credited = (progress.add_task(what, total=self._total) for what in ("settled at A", "credited at B"))
         seen, moved_s = dict[str, int](), time.monotonic()
         while not seen or (differences(seen) and time.monotonic() - moved_s < PATIENCE_S):
@@ -214,12 +227,12 @@ class TransferRun:
             if (now := await self._look(admin, starting)) != seen:
                 seen, moved_s = now, time.monotonic()
             progress.update(settled, completed=now["debited"] + now["refused"])
-            # What is refused is never credited, so the end of this bar comes nearer.
+            # Refused transfers are never credited, so they reduce the bar's total.
             progress.update(credited, completed=now["credited"], total=self._total - now["refused"])
         return seen
 
     async def _look(self, admin: Admin, starting: int) -> dict[str, int]:
-        """The sums of both banks, and what the broker groups have counted since this run began."""
+        """Return the sums of both banks, and the broker groups' counts since this run began."""
         sums = await asyncio.to_thread(self._books.execute, SUMS)
         stats = (await admin.producer_group(self.producer_group))["stats"]
         return {
@@ -234,7 +247,7 @@ class TransferRun:
 
 
 def differences(figures: Mapping[str, int]) -> list[str]:
-    """What each sum that is off should be; empty when not a cent was lost or made."""
+    """Return the right value of each wrong sum; empty when every cent is accounted for."""
     debited = ("credited", "credited_as_debited", "messages", "acked", "transactions_committed")
     wanted = {
         "closing_cents": figures["opening_cents"],

@@ -1,6 +1,7 @@
-"""Whether a run of the demo kept every promise. Pure: figures and tables in, sentences about what differs out.
+"""Verification of a demo run. Pure: figures and tables in, sentences about differences out.
 
-Law: sent = acked = distinct message ids = rows read by Spark = number of flights, and Spark's table equals pandas'.
+Law: sent = acked = distinct message ids = rows read by Spark = number of flights, and Spark's table
+equals pandas'.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,9 +19,9 @@ _MINUTES = ("mean_delay_min", "median_delay_min")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFigures:
-    """What one run counted. `received` counts deliveries, `acked` messages; `spark_rows` is None without Spark.
-
-    `range_rows` and `settled_rows` are the broker's own counts: offsets added to the topic, and settled for the group.
+    """Counts of one run. `received` counts deliveries, `acked` messages.
+    `spark_rows` is None without Spark. `range_rows` and `settled_rows` are the broker's own counts:
+    offsets added to the topic, and settled for the group.
     """
 
     flights: int
@@ -35,7 +36,7 @@ class RunFigures:
 
 
 def count_differences(figures: RunFigures) -> list[str]:
-    """A sentence for each count that is not the number of flights; empty when all agree."""
+    """Return a sentence for each count that differs from the number of flights."""
     wanted = figures.flights
     counts = {
         "messages sent and confirmed": figures.sent,
@@ -58,7 +59,7 @@ def count_differences(figures: RunFigures) -> list[str]:
 
 
 def id_differences(sent_ids: set[str], received_ids: set[str]) -> list[str]:
-    """A sentence for messages that were confirmed and not received, and for those received that nobody sent."""
+    """Return sentences about confirmed messages not received, and received ones not sent."""
     found: list[str] = []
     if lost := sent_ids - received_ids:
         found.append(f"confirmed but never received: {len(lost):,} messages, such as {_some(lost)}")
@@ -68,7 +69,9 @@ def id_differences(sent_ids: set[str], received_ids: set[str]) -> list[str]:
 
 
 def table_differences(spark: Sequence[DelayRow], pandas: Sequence[DelayRow]) -> list[str]:
-    """A sentence for each cell in which Spark's table is not pandas'; the order of rows does not matter."""
+    """Return a sentence for each cell in which Spark's table differs from pandas'.
+    The order of rows does not matter.
+    """
     found: list[str] = []
     ours, theirs = _by_cell(spark), _by_cell(pandas)
     if len(ours) != len(spark):

@@ -1,6 +1,7 @@
-"""What cluster.json and mesh.json must hold before anything in them is used. Pure: documents in, sentences about them out.
+"""Validation of cluster.json and mesh.json, before anything in them is used. Pure.
 
-Standard library only: the supervisor reads them through here.
+The functions return a sentence about the first problem. Standard library only: the supervisor reads
+these files through this module.
 """
 
 import re
@@ -39,7 +40,7 @@ MESH = {
 
 
 def cluster_problem(document: Mapping[str, Any]) -> str:
-    """What is wrong with *document* as cluster.json, without a full stop; "" for nothing."""
+    """Return the problem of *document* as cluster.json, without a full stop; "" for none."""
     if found := _problem(document, CLUSTER) or _version_problem(document):
         return found
     if not _GROUP_ID.fullmatch(document["group_id"]):
@@ -48,14 +49,16 @@ def cluster_problem(document: Mapping[str, Any]) -> str:
 
 
 def mesh_problem(document: Mapping[str, Any]) -> str:
-    """What is wrong with *document* as mesh.json, without a full stop; "" for nothing."""
+    """Return the problem of *document* as mesh.json, without a full stop; "" for none."""
     return _problem(document, MESH) or _version_problem(document)
 
 
 def _problem(value: Any, wanted: Any, where: str = "") -> str:
-    """The first thing in *value* that is not as *wanted*: a type, a list of one of these, or fields (others may be there)."""
+    """Return the first part of *value* that does not match *wanted*, as a sentence; "" for none.
+    *wanted* is a type, a list with one of these, or a map of fields. Further fields are allowed.
+    """
     kind = type(wanted) if isinstance(wanted, list | dict) else wanted
-    # type(), because True is an int too.
+    # type() is compared, because True is also an int.
     if type(value) is not kind:
         return f"'{where}' is not {_WORDS[kind]}"
     if isinstance(wanted, list):
@@ -80,7 +83,9 @@ def _version_problem(document: Mapping[str, Any]) -> str:
 
 
 def _shape_problem(shape: Mapping[str, Any]) -> str:
-    """An older build may have written fewer fields: they have defaults."""
+    """Return the first problem of *shape*; "" for none.
+    Missing fields are allowed, since an older build may have written fewer: they have defaults.
+    """
     known = {field.name: type(field.default) for field in fields(MeshShape)}
     for name, value in shape.items():
         if name not in known:

@@ -1,13 +1,15 @@
-"""The files of one mesh beside its data, and who writes them.
+"""Files of one mesh beside its data, and the process that writes each.
 
-    .tern/cluster.key    32 random bytes, mode 0600; made once by `up`, read by brokers and proxies
-    .tern/cluster.json   group id, members, shape, whether the group is born; written by `up`
-    .tern/mesh.json      who runs now: pids, ports, states; written by the supervisor, removed when it ends
-    .tern/lock           held (flock) by `up` and then by the supervisor for as long as it lives
-    .tern/logs/NAME.log  what a process printed; .tern/data/NAME/ what a broker owns
+  .tern/cluster.key    32 random bytes, mode 0600; made once by `up`, read by brokers and proxies
+  .tern/cluster.json   group id, members, shape, whether the group is born; written by `up`
+  .tern/mesh.json      running processes: pids, ports, states; written by the supervisor and
+                       removed when it ends
+  .tern/lock           held (flock) by `up`, then by the supervisor for as long as it lives
+  .tern/logs/NAME.log  output of a process; .tern/data/NAME/ data of a broker
 
-Law: what is read here has been checked (mesh/documents.py); what cannot be used is refused with its name and what to do.
-Standard library only: the supervisor reads and writes through here.
+Law: every document that is read here has been checked (mesh/documents.py). An unusable file is
+refused with its name and the remedy. Standard library only: the supervisor reads and writes through
+this module.
 """
 
 import errno
@@ -26,10 +28,10 @@ GROUP_ID_SIZE_BYTES = 16
 # Inode, size and time of the last change in ns.
 FileIdentity = tuple[int, int, int]
 _RESTORE = (
-    "It says which group the data beside it belongs to. Restore it from a copy, or choose another --data-dir; "
+    "It names the group that owns the data beside it. Restore it from a copy, or choose another --data-dir; "
     "if this directory holds nothing that you need, remove all of it."
 )
-_RESTORE_KEY = "Restore it from a copy. Without one remove it: a new one is made, and receipt handles given out before are refused; what they stood for is delivered again."
+_RESTORE_KEY = "Restore it from a copy. Without a copy, remove it: a new key is made, older receipt handles are refused, and their messages are delivered again."
 _REMOVE = (
     "It only says who runs now. A running mesh writes it again within seconds, so try again; "
     "if no mesh runs in this directory, remove it."
@@ -37,7 +39,7 @@ _REMOVE = (
 
 
 class MeshFiles:
-    """The paths of one mesh and the small files among them. Holds no state of its own."""
+    """Paths of one mesh and the small files among them. Holds no state of its own."""
 
     __slots__ = ("root",)
 
@@ -46,36 +48,38 @@ class MeshFiles:
 
     @property
     def key(self) -> Path:
-        """The cluster key."""
+        """Return the path of the cluster key."""
         return self.root / "cluster.key"
 
     @property
     def cluster(self) -> Path:
-        """What is decided once."""
+        """Return the path of cluster.json, which records the decisions made once."""
         return self.root / "cluster.json"
 
     @property
     def mesh(self) -> Path:
-        """What runs now."""
+        """Return the path of mesh.json, which lists the running processes."""
         return self.root / "mesh.json"
 
     def log(self, name: str) -> Path:
-        """What process *name* printed."""
+        """Return the path of the output of process *name*."""
         return self.root / "logs" / f"{name}.log"
 
     def data(self, name: str) -> Path:
-        """What process *name* owns."""
+        """Return the data directory of process *name*."""
         return self.root / "data" / name
 
     def make_folders(self) -> None:
-        """The folders, for this user only: they hold messages and the key."""
+        """Make the folders, for this user only: they hold messages and the key."""
         for folder in (self.root, self.root / "logs", self.root / "data"):
             if folder.exists() and not folder.is_dir():
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder))
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def make_key(self) -> bool:
-        """The cluster key, once; an existing one is kept. Whether it was made now. CommandFailed when the existing one cannot be one."""
+        """Make the cluster key unless there is one, and return whether it was made now.
+        CommandFailed when the existing file cannot be a key.
+        """
         if self.key.exists():
             size_bytes = len(self.key.read_bytes())
             if size_bytes != KEY_SIZE_BYTES:
@@ -91,37 +95,47 @@ class MeshFiles:
         return True
 
     def read_cluster(self) -> dict[str, Any]:
-        """cluster.json, checked; empty when there is none. CommandFailed when it cannot be used."""
+        """Return cluster.json, checked; empty when there is none.
+        CommandFailed when it is unusable.
+        """
         return _read(self.cluster, cluster_problem, _RESTORE)
 
     def write_cluster(self, document: dict[str, Any]) -> None:
-        """Replace cluster.json, durably: without the group id the data belongs to nobody."""
+        """Replace cluster.json durably: without the group id, no group can use the data."""
         _write(self.cluster, document, durable=True)
 
     def is_born(self) -> bool:
-        """Whether this mesh ever accepted a message: from then on an empty broker directory is a rebuild. In doubt it has."""
+        """Return whether this mesh has ever accepted a message; True when in doubt.
+        Once it has, an empty broker directory means a rebuild.
+        """
         try:
             return bool(self.read_cluster().get("born"))
         except (CommandFailed, OSError):
             return True
 
     def read_mesh(self) -> dict[str, Any]:
-        """mesh.json, checked; empty when there is none. CommandFailed when it cannot be used."""
+        """Return mesh.json, checked; empty when there is none.
+        CommandFailed when it is unusable.
+        """
         return _read(self.mesh, mesh_problem, _REMOVE)
 
     def write_mesh(self, document: dict[str, Any]) -> FileIdentity:
-        """Replace mesh.json at once; which file it is now."""
+        """Replace mesh.json atomically and return its new identity."""
         return _write(self.mesh, document, durable=False)
 
     def mesh_identity(self) -> FileIdentity | None:
-        """Which file mesh.json is, None when it is not there: another one than was written is somebody else's."""
+        """Return the identity of mesh.json, None when it is missing.
+        An identity other than the written one means that another program has replaced the file.
+        """
         try:
             return _identity(self.mesh.stat())
         except OSError:
             return None
 
     def try_lock(self) -> int:
-        """Take the lock; its descriptor, or -1 when somebody holds it. The lock ends with the last copy of the descriptor."""
+        """Take the lock and return its descriptor, -1 when it is held already.
+        The lock ends with the last copy of the descriptor.
+        """
         handle = os.open(self.root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -131,7 +145,7 @@ class MeshFiles:
         return handle
 
     def last_lines(self, name: str, count: int) -> list[str]:
-        """The last *count* lines that process *name* printed."""
+        """Return the last *count* lines that process *name* printed."""
         try:
             with self.log(name).open("rb") as file:
                 file.seek(max(0, file.seek(0, os.SEEK_END) - 16_384))
@@ -164,7 +178,7 @@ def _write(path: Path, document: dict[str, Any], *, durable: bool) -> FileIdenti
         if durable:
             file.flush()
             os.fsync(file.fileno())
-    # Before it has its name: from then on somebody may take it away again.
+    # Taken before the rename: after it, another program may already have removed the file.
     identity = _identity(draft.stat())
     draft.rename(path)
     return identity

@@ -1,4 +1,7 @@
-"""What `ternmq up` suggests to try, so that it works as printed from any folder. Pure: folder and environment are arguments."""
+"""Commands that `ternmq up` suggests. They work as printed, from any folder.
+
+Pure: folder and environment are arguments.
+"""
 
 import os
 import shlex
@@ -9,7 +12,9 @@ from tern_cli.endpoint import DATA_DIR, DATA_DIR_VARIABLE, ENDPOINT_DEFAULT, END
 
 
 def try_it(endpoint: str, root: Path, *, folder: Path, environ: Mapping[str, str]) -> list[str]:
-    """Commands for the mesh in *root* (absolute) at *endpoint*, typed in *folder* with *environ*; first what must be exported."""
+    """Return commands for the mesh in *root* (absolute) at *endpoint*, first the needed exports.
+    *folder* and *environ* are those of the shell in which the commands will be typed.
+    """
     exports: list[str] = []
     if folder / (environ.get(DATA_DIR_VARIABLE) or DATA_DIR) != root:
         exports.append(f"{DATA_DIR_VARIABLE}={shlex.quote(str(root))}")
@@ -17,7 +22,8 @@ def try_it(endpoint: str, root: Path, *, folder: Path, environ: Mapping[str, str
         exports.append(f"{ENDPOINT_VARIABLE}={shlex.quote(endpoint)}")
     exported = [f"export {' '.join(exports)}"] if exports else []
     if endpoint.startswith("https://"):
-        # The mesh's root key, which is in its directory, manages and neither sends nor receives.
+        # The mesh's root key, which is in its directory, administers; it may neither send nor
+        # receive.
         return [
             *exported,
             "ternmq topic create demo",
@@ -39,6 +45,6 @@ def try_it(endpoint: str, root: Path, *, folder: Path, environ: Mapping[str, str
 
 
 def with_data_dir(command: str, root: Path) -> str:
-    """*command* of `ternmq` with the --data-dir that it needs here."""
+    """Return *command* of `ternmq` with the --data-dir that this folder and environment require."""
     usual = Path.cwd() / (os.environ.get(DATA_DIR_VARIABLE) or DATA_DIR)
     return command if usual == root else f"{command} --data-dir {shlex.quote(str(root))}"

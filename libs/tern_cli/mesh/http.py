@@ -1,7 +1,9 @@
-"""Connections of the command line to the mesh's own HTTP (name servers, brokers, checkers, the proxy that `ternmq up` tries).
+"""Connections of the command line to the mesh's internal HTTP ports, and to proxies.
 
-With TLS these take certificates and no keys: that of the client `operator`, from the mesh's data directory or from the variables below.
-Proxies are clients' doors: they take keys. Standard library, `tern_http.blocking` and `tern_security` only, so that `ternmq status` starts fast.
+Name servers, brokers and checkers take certificates and no keys when TLS is on: the certificate of
+the client `operator`, from the mesh's data directory or from the variables below. Proxies serve
+clients and take keys. Only the standard library, `tern_http.blocking` and `tern_security` are
+imported, so that `ternmq status` starts fast.
 """
 
 import http.client
@@ -16,18 +18,22 @@ from tern_security.cluster_directory import ClusterDirectory
 from tern_security.contexts import PeerCheck, make_context
 from tern_security.peer_identity import BROKER, CHECKER, CLIENT, NAME_SERVER, OPERATOR
 
-# Who may have another certificate than the data directory's, and an authority.
+# Variables that name a certificate, a key and an authority other than the data directory's.
 CERT_VARIABLE, KEY_VARIABLE, CA_VARIABLE = "TERNMQ_OPERATOR_CERT_FILE", "TERNMQ_OPERATOR_KEY_FILE", "TERNMQ_CA_FILE"
 _INTERNAL = frozenset({NAME_SERVER, BROKER, CHECKER})
 
 
 def connect(url: str, *, timeout_s: float, data_dir: str = "") -> http.client.HTTPConnection:
-    """A connection to *url* of the mesh's own, not open yet; CommandFailed when it takes a certificate that is not there."""
+    """Return a connection to *url* of the mesh, not opened yet.
+    CommandFailed when the server requires a certificate that is missing.
+    """
     return connection_to(url, timeout_s=timeout_s, tls=operator_context(data_dir) if _is_secure(url) else None)
 
 
 def operator_context(data_dir: str = "") -> ssl.SSLContext:
-    """The operator's certificate, to name servers, brokers and checkers. CommandFailed when there is none, or not a good one."""
+    """Return a TLS context with the operator's certificate, for name servers, brokers and checkers.
+    CommandFailed when the certificate is missing or invalid.
+    """
     cert, key, ca = (os.environ.get(name, "") for name in (CERT_VARIABLE, KEY_VARIABLE, CA_VARIABLE))
     directory = ClusterDirectory(Path(data_dir or os.environ.get("TERNMQ_DATA_DIR") or ".tern"))
     pair = directory.pair(CLIENT, OPERATOR)
@@ -48,7 +54,9 @@ def operator_context(data_dir: str = "") -> ssl.SSLContext:
 
 
 def connect_to_proxy(url: str, *, timeout_s: float, directory: Path) -> http.client.HTTPConnection:
-    """A connection to the proxy at *url*, which is known by its host name to whoever trusts the authority in *directory*."""
+    """Return a connection to the proxy at *url*.
+    With TLS, the proxy's host name is verified against the authority in *directory*.
+    """
     ca_cert = ClusterDirectory(directory).ca_cert
     tls = ssl.create_default_context(cafile=str(ca_cert)) if _is_secure(url) else None
     return connection_to(url, timeout_s=timeout_s, tls=tls)

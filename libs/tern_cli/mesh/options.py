@@ -1,4 +1,4 @@
-"""Which options of `ternmq up` differ from the mesh that runs. Pure: what was asked for and the running shape in, sentences out."""
+"""Differences between the options of `ternmq up` and the running mesh. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -27,19 +27,24 @@ OPTIONS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskedOptions:
-    """What `up` was told: fields of MeshShape that were given, the first port of a range (0: not given), and where it runs."""
+    """Options given to `up`.
+    *fields*: fields of MeshShape that were given. *port_base*: the first port of a range, 0 when
+    not given. *foreground*: whether the supervisor stays in the foreground.
+    """
 
     fields: Mapping[str, Any] = field(default_factory=dict)
     port_base: int = 0
     foreground: bool = False
 
     def wanted(self) -> dict[str, Any]:
-        """The fields of MeshShape that this decides; an option of its own is stronger than --port-base."""
+        """Return the fields of MeshShape that the options set.
+        An option for one port overrides --port-base.
+        """
         return {**(shape_from_base({}, self.port_base) if self.port_base else {}), **self.fields}
 
 
 def differences(asked: AskedOptions, running: MeshShape) -> list[str]:
-    """Each option that *running* does not have, as it was given, with what runs instead."""
+    """Return a text for each given option that differs from *running*, with the running value."""
     found: list[str] = []
     for name, option in OPTIONS.items():
         if name in asked.fields and asked.fields[name] != getattr(running, name):

@@ -1,6 +1,7 @@
-"""Which processes make up a mesh, with which commands and ports. Pure: paths and ids are arguments, nothing is touched.
+"""The processes of a mesh, with their commands and ports. Pure: paths and ids are arguments.
 
-A plan travels as JSON from `ternmq up` to the supervisor; standard library only, so that the supervisor stays small.
+`ternmq up` sends a plan to the supervisor as JSON. Standard library only, so that the supervisor
+stays small.
 """
 
 from collections.abc import Mapping
@@ -11,30 +12,36 @@ from tern_cli.mesh.supervision import KILL_AFTER_S
 
 BROKER_GROUP = "broker-a"
 HOST = "127.0.0.1"
-# Between the first ports of two neighbouring brokers: link, Raft and HTTP take three, the rest keeps numbers readable.
+# Distance between the first ports of two neighbouring brokers. Link, Raft and HTTP take three
+# ports; the rest keeps the numbers readable.
 BROKER_PORT_STEP = 10
-# Dev mode is faster than production's 30 s and 120 s: a killed broker is out of the tables in 5 s. Nobody waits for the end of the warm-up
-# (35 s): it is over as soon as the one broker group has told its topics.
+# Faster than production's 30 s and 120 s: a killed broker leaves the routes within 5 s. The warm-up
+# (35 s) delays no start: it ends once the one broker group has reported its topics.
 NAMESRV_PACE = ("--expiry-ms", "5000", "--scan-interval-ms", "500")
 HEARTBEAT = ("--heartbeat-interval-ms", "1000")
-# A laptop's mesh takes whatever is sent to it; elsewhere somebody decides what there is.
+# A mesh on one machine creates whatever is sent to; in production an operator creates topics and
+# groups.
 AUTO_CREATE = ("--auto-create-topics", "--auto-create-groups")
 ROUTES_PACE = ("--route-interval-ms", "1000")
-# A checker that was killed is missed for as long as its claims last: this, and the patience of the producer group that is asked.
+# A killed checker's transactions wait until its claims expire: this time, and the timeout of the
+# callback to the producer group.
 CLAIM_PACE = ("--claim-ms", "5000")
-# Callbacks stay on the machine, as everything does.
+# Callbacks stay on this machine, like all other traffic of the mesh.
 CHECK_HOSTS = "127.0.0.1,localhost,[::1]"
 BOOTSTRAP = "--bootstrap"
-# A mesh beside other things on a disk: at most this, and at most half of what is free.
+# A mesh shares the disk with other programs: at most this, and at most half of the free space.
 BUDGET_MAX_BYTES = 20 << 30
 _SEGMENT_MIN_BYTES, SEGMENT_MAX_BYTES = 16 << 20, 1 << 30
-# Retention drops whole segments, and a broker holds up to three that are not full: with fewer the marks would mean nothing.
+# Retention drops whole segments, and a broker holds up to three that are not full: fewer segments
+# would make the marks meaningless.
 _SEGMENTS_PER_BUDGET, _SEGMENTS_MIN = 16, 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeshShape:
-    """How many of each and where their ports begin; kept in cluster.json, so that the next `up` needs no options."""
+    """Number of processes of each role and their first ports.
+    Kept in cluster.json, so that the next `up` needs no options.
+    """
 
     cluster: str = "tern"
     brokers: int = 3
@@ -44,40 +51,41 @@ class MeshShape:
     proxy_port: int = 8080
     namesrv_port: int = 9876
     broker_port: int = 10911
-    # Behind nine proxies, the most that there can be.
+    # Behind nine proxies, the maximum.
     checker_port: int = 8090
-    # TLS and keys, as beyond loopback: certificates lie in the data directory.
+    # TLS and keys, as required beyond loopback; certificates are in the data directory.
     secure: bool = False
-    # Whom checkers may call, as tern_wire.checks.urls has it.
+    # Hosts that checkers may call, in the syntax of tern_wire.checks.urls.
     check_hosts: str = CHECK_HOSTS
-    # Whether those of them that are private may be called by http.
+    # Whether hosts of check_hosts with private addresses may be called by http.
     check_http: bool = False
-    # 0: the broker's default. A new mesh gets what suits its budget.
+    # 0: the broker's default. A new mesh gets a size that fits its budget.
     segment_size_bytes: int = 0
-    # What the brokers' files may hold together. 0: the marks of 75, 85 and 90 % are those of the disk. -1: not decided yet.
+    # Maximum size of the brokers' files together. 0: no budget; the marks of 75, 85 and 90 % apply
+    # to the disk. -1: not decided yet.
     disk_budget_bytes: int = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessPlan:
-    """One process: its command, and ports by what they are for (`http`, `link`, `raft`)."""
+    """One process: its command, and its ports by use (`http`, `link`, `raft`)."""
 
     name: str
     role: str
     argv: tuple[str, ...]
     ports: Mapping[str, int] = field(default_factory=dict)
-    # Whether its HTTP is TLS.
+    # Whether its HTTP port uses TLS.
     is_secure: bool = False
 
     @property
     def url(self) -> str:
-        """Where its HTTP is."""
+        """Return the URL of its HTTP port."""
         return f"{'https' if self.is_secure else 'http'}://{HOST}:{self.ports.get('http', 0)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeshPlan:
-    """All processes of a mesh, in the order in which they are started, and when stopping turns into killing."""
+    """All processes of a mesh, in the order of their start, and the time limit of a stop."""
 
     cluster: str
     data_dir: str
@@ -85,16 +93,18 @@ class MeshPlan:
     stop_within_s: float = KILL_AFTER_S
 
     def ports(self) -> list[tuple[int, ProcessPlan, str]]:
-        """Every port with its process and purpose."""
+        """Return every port with its process and its use."""
         return [(port, process, use) for process in self.processes for use, port in process.ports.items()]
 
     def endpoints(self, role: str) -> list[str]:
-        """The HTTP addresses of all processes of *role*."""
+        """Return the HTTP addresses of all processes of *role*."""
         return [process.url for process in self.processes if process.role == role]
 
 
 def shape_from_base(shape: dict[str, Any], port_base: int) -> dict[str, Any]:
-    """*shape* with all ports in one range of 100: proxies at +0, name servers at +10, brokers at +20, +30 ... +60, checkers at +70."""
+    """Return *shape* with all ports in one range of 100.
+    Proxies are at +0, name servers at +10, brokers at +20, +30 ... +60, checkers at +70.
+    """
     return {
         **shape,
         "proxy_port": port_base,
@@ -105,8 +115,9 @@ def shape_from_base(shape: dict[str, Any], port_base: int) -> dict[str, Any]:
 
 
 def plan_mesh(shape: MeshShape, *, data_dir: str, group_id: str, python: str) -> MeshPlan:
-    """The processes of *shape*; *data_dir* is absolute, *group_id* 32 hex digits. Brokers carry --bootstrap:
-    the supervisor leaves it out once the group is born."""
+    """Return the processes of *shape*; *data_dir* is absolute, *group_id* has 32 hex digits.
+    Brokers carry --bootstrap; the supervisor leaves it out once the group is born.
+    """
     processes = (
         *(_namesrv(shape, number, python, data_dir) for number in range(shape.namesrvs)),
         *(_broker(shape, number, python, data_dir, group_id) for number in range(shape.brokers)),
@@ -121,21 +132,23 @@ def plan_mesh(shape: MeshShape, *, data_dir: str, group_id: str, python: str) ->
 
 
 def with_budget(shape: MeshShape, *, free_bytes: int, is_new: bool) -> MeshShape:
-    """*shape* with its budget decided, and for a new mesh a segment size that suits it; *free_bytes*: of the disk."""
+    """Return *shape* with its budget decided and, for a new mesh, a segment size that fits it.
+    *free_bytes*: free space of the disk.
+    """
     if shape.disk_budget_bytes < 0:
         shape = replace(shape, disk_budget_bytes=min(BUDGET_MAX_BYTES, free_bytes // 2))
     if is_new and not shape.segment_size_bytes:
         wanted = (shape.disk_budget_bytes or free_bytes) // shape.brokers // _SEGMENTS_PER_BUDGET
         size = 1 << max(wanted, 1).bit_length() - 1
         size = min(max(size, _SEGMENT_MIN_BYTES), SEGMENT_MAX_BYTES)
-        # Without a budget, on a large disk, the broker's own default is as good.
+        # Without a budget, on a large disk, the broker's own default serves as well.
         if shape.disk_budget_bytes or size < SEGMENT_MAX_BYTES:
             shape = replace(shape, segment_size_bytes=size)
     return shape
 
 
 def member_names(brokers: int) -> list[str]:
-    """The nodes of the broker group."""
+    """Return the nodes of the broker group."""
     return [f"{BROKER_GROUP}-{number}" for number in range(brokers)]
 
 
@@ -145,12 +158,12 @@ def _namesrvs(shape: MeshShape) -> str:
 
 
 def certificate_role(role: str) -> str:
-    """What the certificate of a process of *role* says."""
+    """Return the role in the certificate of a process of *role*."""
     return {"namesrv": "name-server", "txn-checker": "checker"}.get(role, role)
 
 
 def _protected(shape: MeshShape, plan: ProcessPlan, data_dir: str) -> ProcessPlan:
-    """*plan* with its certificate, if the mesh is a secure one; its proxies take no request without a key."""
+    """Return *plan* with its certificate if the mesh is secure; its proxies then require a key."""
     if not shape.secure:
         return plan
     pair = f"{data_dir}/certs/{certificate_role(plan.role)}/{plan.name}"
@@ -163,7 +176,8 @@ def _namesrv(shape: MeshShape, number: int, python: str, data_dir: str) -> Proce
     name, port = f"namesrv-{number}", shape.namesrv_port + number
     argv = [python, "-P", "-m", "tern_namesrv", "--listen", HOST, "--port", str(port), "--cluster", shape.cluster]
     argv += ["--data-dir", f"{data_dir}/data/{name}"]
-    # All that there are: a name server that has heard of them need not wait, and no first send is answered `warming-up`.
+    # The complete list: a name server that has registered these groups need not wait, and no first
+    # send is answered `warming-up`.
     expected = ("--expected-broker-groups", BROKER_GROUP)
     return ProcessPlan(name=name, role="namesrv", argv=(*argv, *NAMESRV_PACE, *expected), ports={"http": port})
 
@@ -230,11 +244,11 @@ def _checker(shape: MeshShape, number: int, python: str, data_dir: str) -> Proce
 
 
 def plan_to_document(plan: MeshPlan) -> dict[str, Any]:
-    """*plan* as JSON takes it."""
+    """Return *plan* as a JSON document."""
     return asdict(plan)
 
 
 def plan_from_document(document: Mapping[str, Any]) -> MeshPlan:
-    """The plan again."""
+    """Return the plan in a JSON document."""
     processes = tuple(ProcessPlan(**{**process, "argv": tuple(process["argv"])}) for process in document["processes"])
     return MeshPlan(**{**document, "processes": processes})

@@ -1,7 +1,7 @@
-"""What the kernel knows of a process: whether it lives, when it started, how much memory it holds; and who has a port.
+"""Facts of the kernel about processes: liveness, start time and memory; and which ports are free.
 
-A process is named by pid, start time in clock ticks since boot, and boot id: together they never come back.
-Reference: proc(5).
+A process is identified by pid, start time in clock ticks since boot, and boot id: this combination
+is never reused. Reference: proc(5).
 """
 
 import errno
@@ -14,28 +14,29 @@ _KIB = 1024
 
 
 def boot_id() -> str:
-    """Which boot of this machine this is."""
+    """Return the id of the machine's current boot."""
     return (_PROC / "sys/kernel/random/boot_id").read_text("ascii").strip()
 
 
 def start_ticks(pid: int) -> int:
-    """When *pid* started, in clock ticks since boot; 0 when it does not live (a zombie does not)."""
+    """Return the start of *pid* in clock ticks since boot; 0 when it is dead or a zombie."""
     try:
         text = (_PROC / str(pid) / "stat").read_text("utf-8", "replace")
     except OSError:
         return 0
-    # The command in parentheses may itself hold spaces and parentheses: fields are counted behind the last one.
+    # The command in parentheses may itself hold spaces and parentheses: fields are counted after
+    # the last one.
     fields = text[text.rfind(")") + 2 :].split()
     return 0 if fields[0] in "ZX" else int(fields[19])
 
 
 def is_same(pid: int, ticks: int) -> bool:
-    """Whether *pid* is still the process that started at *ticks*."""
+    """Return whether *pid* is still the process that started at *ticks*."""
     return pid > 0 and ticks > 0 and start_ticks(pid) == ticks
 
 
 def rss_bytes(pid: int) -> int:
-    """Resident memory of *pid*; 0 when it does not live."""
+    """Return the resident memory of *pid* in bytes; 0 when it is dead."""
     try:
         text = (_PROC / str(pid) / "status").read_text("utf-8", "replace")
     except OSError:
@@ -47,7 +48,7 @@ def rss_bytes(pid: int) -> int:
 
 
 def send_signal(pid: int, ticks: int, number: int) -> bool:
-    """Signal *pid* if it is still the process that started at *ticks*; False when it is gone."""
+    """Signal *pid* if it is still the process that started at *ticks*, else return False."""
     if not is_same(pid, ticks):
         return False
     try:
@@ -58,7 +59,9 @@ def send_signal(pid: int, ticks: int, number: int) -> bool:
 
 
 def port_is_free(host: str, port: int) -> bool:
-    """Whether a listener could be opened at *port* (a connection in TIME_WAIT does not count as in use)."""
+    """Return whether a listener could be opened at *port*.
+    A connection in TIME_WAIT does not count as in use.
+    """
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

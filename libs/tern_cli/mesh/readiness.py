@@ -1,4 +1,7 @@
-"""Whether a mesh accepts a message: it is sent one; whether its name servers know all of it; whether its other processes are there. Standard library only, one short connection, so that `ternmq up` starts fast."""
+"""Probes of a starting mesh: it accepts a message, name servers are warm, processes are ready.
+
+Standard library only and one short connection per probe, so that `ternmq up` starts fast.
+"""
 
 import http.client
 import json
@@ -8,20 +11,23 @@ from typing import Any
 from tern_cli.mesh.http import connect, connect_to_proxy
 from tern_wire.reasons import reason_of
 
-# Where `ternmq up` sends its one message per start; kept, so that a mesh's starts can be read back.
+# `ternmq up` sends one message per start to this topic. The messages stay, as a record of the
+# starts.
 READINESS_TOPIC = "ternmq-up"
 _TIMEOUT_S = 2.0
-# The code of a mesh that refuses sends for want of disk space (tern_wire.errors.DiskFull, not imported: this starts fast).
+# Code of a mesh that refuses sends for lack of disk space (tern_wire.errors.DiskFull, which is not
+# imported to start fast).
 DISK_FULL = "disk-full"
 
 
 def accepts_a_message(endpoint: str, directory: Path) -> str:
-    """ "" once a message is stored through *endpoint* of the mesh in *directory*, else why it was not.
-
-    A secure mesh is asked with its root key, which may declare a topic (as durable as a message) and may not send.
+    """Return "" once a message is stored through *endpoint*, else why not.
+    In a secure mesh the probe uses the root key, which may create a topic (as durable as a message)
+    but may not send. *directory*: that of the mesh's files.
     """
     path = f"/v1/topics/{READINESS_TOPIC}"
-    # Declared every time: a name server that has just started answers an unknown topic with 503 for some seconds.
+    # The topic is created on every attempt: a name server that has just started answers an unknown
+    # topic with 503 for some seconds.
     key = _root_key(endpoint, directory)
 
     def ask(method: str, path: str, body: bytes) -> tuple[int, dict[str, Any], str]:
@@ -31,22 +37,23 @@ def accepts_a_message(endpoint: str, directory: Path) -> str:
     status, told, said = ask("PUT", path, b'{"queues":1}')
     if status < 300 and not key:
         status, told, said = ask("POST", f"{path}/messages", b"up")
-    # A full disk refuses sends only; reading and acking, which may free it, must be possible.
+    # A full disk refuses sends only. Receiving and acking, which may free it, must be possible.
     return "" if 200 <= status < 300 or told.get("code") == DISK_FULL else said
 
 
 def is_warming_up(namesrv: str, directory: Path) -> str:
-    """Why a topic that the name server does not know may exist all the same; "" when it cannot, or when nobody answers.
-
-    One that does not answer keeps nobody waiting: proxies ask another one.
+    """Return why a topic unknown to the name server may still exist; "" when it cannot.
+    A name server that does not answer gives "" and delays nothing: proxies query another one.
     """
     connection = connect(namesrv, timeout_s=_TIMEOUT_S, data_dir=str(directory))
     _, told, _ = _ask(connection, namesrv, "GET", "/readyz")
-    return f"The name server {namesrv} has not heard of every broker group yet" if told.get("warm") is False else ""
+    return f"The name server {namesrv} has not registered every broker group yet" if told.get("warm") is False else ""
 
 
 def why_not_ready(row: dict[str, Any], directory: Path) -> str:
-    """ "" once the proxy or the checker of *row* (of mesh.json) takes part, else why it does not. A proxy is asked with the root key."""
+    """Return "" once the proxy or the checker of *row* (of mesh.json) is ready, else why not.
+    A proxy is queried with the root key.
+    """
     url = str(row["url"])
     if row["role"] == "proxy":
         key = _root_key(url, directory)
@@ -64,7 +71,7 @@ def _root_key(endpoint: str, directory: Path) -> str:
 def _ask(
     connection: http.client.HTTPConnection, endpoint: str, method: str, path: str, body: bytes = b"", key: str = ""
 ) -> tuple[int, dict[str, Any], str]:
-    """Status, the document ({} when there is none), and a sentence. Closes *connection*."""
+    """Return status, document ({} when there is none) and a sentence. Closes *connection*."""
     try:
         headers = {"Content-Type": "application/json" if method == "PUT" else "text/plain"}
         if key:

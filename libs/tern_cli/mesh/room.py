@@ -1,31 +1,37 @@
-"""Whether a disk has room for the brokers of a new mesh: asked before anything starts, since they could only fail one after the other. Pure."""
+"""Check that a disk has room for the brokers of a new mesh. Pure.
+
+The check runs before anything starts: without it the brokers would fail one after the other.
+"""
 
 from dataclasses import replace
 
 from tern_cli.failures import CommandFailed
 from tern_cli.mesh.plan import SEGMENT_MAX_BYTES, MeshShape, with_budget
 
-# Set aside by each broker: the first segment and the next one; and the reserve, half a segment or this (tern_store.log.segment, which is not imported: it
-# brings numpy). Beside them logs, queues, indexes, saved states.
+# Each broker allocates the first segment and the next one, and the reserve, which is half a segment
+# or this (tern_store.log.segment, which is not imported because it brings numpy). Logs, queues,
+# indexes and saved states need some more.
 _SEGMENTS_AT_START, _RESERVE_MAX_BYTES, _OTHER_FILES_BYTES = 2, 64 << 20, 8 << 20
 
 
 def room_bytes(shape: MeshShape) -> int:
-    """What the brokers of *shape* set aside as they start, and some more for what grows at once."""
+    """Return the bytes that the brokers of *shape* allocate at their start, and some to grow."""
     segment_bytes = shape.segment_size_bytes or SEGMENT_MAX_BYTES
     reserve_bytes = min(_RESERVE_MAX_BYTES, segment_bytes // 2)
     return shape.brokers * (_SEGMENTS_AT_START * segment_bytes + reserve_bytes + _OTHER_FILES_BYTES)
 
 
 def check_room(shape: MeshShape, free_bytes: int, *, where: str) -> None:
-    """CommandFailed (exit 2) when *shape* needs more than *free_bytes*: how much, and which option makes it less. *where*: its directory."""
+    """Raise CommandFailed (exit 2) when *shape* needs more than *free_bytes*.
+    The error has the size and the options that reduce it. *where*: the mesh's directory.
+    """
     needed_bytes = room_bytes(shape)
     if needed_bytes <= free_bytes:
         return
     choices = ["another --data-dir, on a larger disk"]
     if shape.brokers > 1:
         choices.insert(0, f"--brokers 1, which needs {_mib(room_bytes(replace(shape, brokers=1)))}")
-    # Half of what is free is what a mesh takes of itself; its segments follow from that.
+    # By default a mesh takes half of the free space; its segment size follows from that.
     less = with_budget(
         replace(shape, disk_budget_bytes=free_bytes // 2, segment_size_bytes=0), free_bytes=free_bytes, is_new=True
     )

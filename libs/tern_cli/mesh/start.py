@@ -1,4 +1,7 @@
-"""`ternmq up` and `ternmq down` without the terminal: decides the shape, starts the supervisor, waits until a message is accepted."""
+"""`ternmq up` and `ternmq down` without the terminal.
+
+Decides the shape of the mesh, starts the supervisor, and waits until a message is accepted.
+"""
 
 import json
 import os
@@ -32,7 +35,7 @@ from tern_cli.mesh.room import check_room
 from tern_cli.mesh.view import TELLING, answers, notes, process_rows
 
 LOOK_INTERVAL_S = 0.05
-# The supervisor kills what is left after 8 s; two more for its own end.
+# The supervisor kills remaining processes after 8 s and gets two more seconds to end itself.
 DOWN_DEADLINE_S = 10.0
 _PORT_OPTIONS = {
     "proxy": "--proxy-port",
@@ -41,32 +44,37 @@ _PORT_OPTIONS = {
     "txn-checker": "--checker-port",
 }
 
-# A mesh may accept messages before its last node has said how it is: worth waiting for, but not for long.
+# A mesh may accept messages before its last node reports its status: worth a short wait.
 NODES_ANSWER_WITHIN_S = 2.0
 
-# Whose address a user is told, or who works unasked. A broker may be long in coming, and the group serves without it.
+# Proxies, because users get their addresses, and checkers, because they work unprompted. Brokers
+# are not awaited: one may start slowly, and the group serves without it.
 _READY_BY_PROBE = ("proxy", "txn-checker")
 
-# Asks an endpoint of the mesh in a directory for something: "" when it is so, else why not.
+# Probe of an endpoint of the mesh in a directory: "" when the condition holds, else why not.
 Probe = Callable[[str, Path], str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probes:
-    """What a mesh is asked before it counts as up: a proxy, whether it accepts a message; each name server, whether it still warms up;
-    every other proxy and each checker, whether it is ready."""
+    """Probes that a mesh must pass to count as up.
+    A proxy must accept a message, each name server must have ended its warm-up, and every other
+    proxy and each checker must be ready.
+    """
 
     accepts: Probe
     warms_up: Probe
     why_not_ready: Callable[[dict[str, Any], Path], str]
 
     def why_not(self, mesh: dict[str, Any], directory: Path) -> str:
-        """ "" once *mesh*, whose files are in *directory*, accepts messages."""
+        """Return "" once *mesh*, whose files are in *directory*, accepts messages, else why not."""
         warming = (self.warms_up(each, directory) for each in mesh["namesrvs"])
         return self.accepts(mesh["proxies"][0], directory) or next(filter(None, warming), "")
 
     def who_is_late(self, mesh: dict[str, Any], directory: Path) -> str:
-        """ "" once the rest of *mesh* is there, too, else what one of them lacks. What has failed for good is not waited for: `notes` names it."""
+        """Return "" once the rest of *mesh* is ready, else what one of its processes lacks.
+        Processes that have failed for good are not awaited: `notes` names them.
+        """
         rest = [row for row in mesh["processes"] if row["role"] in _READY_BY_PROBE and row["state"] != "failed"]
         late = (self.why_not_ready(row, directory) for row in rest if row["url"] != mesh["proxies"][0])
         return next(filter(None, late), "")
@@ -74,7 +82,7 @@ class Probes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Started:
-    """What `up` did: the mesh as its supervisor describes it, and whether it was there before."""
+    """Result of `up`: the mesh as its supervisor describes it, and whether it ran before."""
 
     mesh: dict[str, Any]
     already_running: bool
@@ -84,7 +92,7 @@ class Started:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settled:
-    """What a mesh is to be: its processes, and what cluster.json says of it (*is_new*: does not say yet)."""
+    """Decided state of a mesh: its processes and its cluster.json (*is_new*: not written yet)."""
 
     plan: MeshPlan
     document: dict[str, Any]
@@ -92,10 +100,10 @@ class Settled:
 
 
 def settle_cluster(files: MeshFiles, wanted: dict[str, Any]) -> Settled:
-    """The mesh: what was asked for, then what this directory remembers, then defaults. Nothing is written.
-
-    CommandFailed (exit 2) when the directory holds another number of brokers: a group's members are fixed at its birth; or when its disk has no
-    room for the files of new ones.
+    """Decide the mesh: from the given options, then cluster.json, then defaults.
+    Nothing is written. CommandFailed (exit 2) when the directory holds another number of brokers,
+    since a group's members are fixed at its birth, or when the disk has no room for the files of
+    new brokers.
     """
     known = files.read_cluster()
     if not known and any(files.data(name).exists() for name in member_names(9)):
@@ -107,7 +115,8 @@ def settle_cluster(files: MeshFiles, wanted: dict[str, Any]) -> Settled:
     free_bytes = shutil.disk_usage(files.root).free
     shape = with_budget(shape, free_bytes=free_bytes, is_new=not known)
     if not any(files.data(name).exists() for name in member_names(shape.brokers)):
-        # Brokers that have their files start whatever room there is: reading and acking must be possible.
+        # Brokers that have their files start however little room is left: receiving and acking must
+        # be possible.
         check_room(shape, free_bytes, where=str(files.root))
     if known and shape.brokers != len(known["members"]):
         raise CommandFailed(
@@ -131,10 +140,10 @@ def settle_cluster(files: MeshFiles, wanted: dict[str, Any]) -> Settled:
 def start_mesh(
     files: MeshFiles, asked: AskedOptions, *, wait_s: float, probes: Probes, warn: Callable[[str], None]
 ) -> Started:
-    """Start the mesh of *files*, or find it running, and return when it accepts a message, to a new topic too. *warn* is told what somebody should know.
-
-    CommandFailed when a port is in use or the running mesh has other options (exit 2), or the mesh is not ready in *wait_s*
-    seconds; then nothing is left running that was not before.
+    """Start the mesh of *files*, or find it running, and return when it accepts a message.
+    It must accept one to a new topic too. *warn* receives problems that do not stop the start.
+    CommandFailed when a port is in use or the running mesh has other options (exit 2), or the mesh
+    is not ready in *wait_s* seconds; then only processes that ran before keep running.
     """
     began_s = time.monotonic()
     with files_of("--data-dir"):
@@ -148,7 +157,7 @@ def start_mesh(
         with files_of("--data-dir"):
             stop_strays(files)
             settled = settle_cluster(files, asked.wanted())
-            # What cannot be is not remembered: the next `up` would ask for it again.
+            # An impossible choice is not saved: the next `up` would repeat it.
             check_ports(settled.plan)
             if settled.is_new:
                 files.write_cluster(settled.document)
@@ -169,7 +178,9 @@ def start_mesh(
 
 
 def make_certificates(files: MeshFiles, plan: MeshPlan) -> None:
-    """What the processes of *plan* need of `ternmq init-cluster`, in the data directory; what is there stays. CommandFailed (exit 2)."""
+    """Make the certificates of *plan*'s processes in the data directory; existing ones stay.
+    CommandFailed (exit 2) when they cannot be made.
+    """
     from tern_cli.commands.cluster import SCRAPER, make_cluster  # noqa: PLC0415 - only a secure mesh pays for these
     from tern_security.cluster_directory import Wanted  # noqa: PLC0415
     from tern_security.peer_identity import CLIENT, OPERATOR  # noqa: PLC0415
@@ -180,7 +191,9 @@ def make_certificates(files: MeshFiles, plan: MeshPlan) -> None:
 
 
 def start_notes(files: MeshFiles) -> list[str]:
-    """What somebody should look at in the mesh that has just become ready: asked once every broker and checker has answered or failed."""
+    """Return notes on a mesh that has just become ready.
+    Waits at most NODES_ANSWER_WITHIN_S for every broker and checker to answer or fail.
+    """
     deadline_s = time.monotonic() + NODES_ANSWER_WITHIN_S
     while True:
         mesh = files.read_mesh()
@@ -197,7 +210,7 @@ def _refuse_other_options(files: MeshFiles, asked: AskedOptions) -> None:
     if found:
         raise CommandFailed(
             "The mesh is already running with other options",
-            f"Nothing was changed. Asked for: {', '.join(found)}. To start it with these, stop it first: "
+            f"Nothing was changed. Different: {', '.join(found)}. To start it with these options, stop it first: "
             f"{with_data_dir('ternmq down', files.root)}. The number of brokers stays as it is for the life of a directory.",
             exit_code=2,
         )
@@ -205,13 +218,13 @@ def _refuse_other_options(files: MeshFiles, asked: AskedOptions) -> None:
 
 def _lost_key(files: MeshFiles) -> str:
     return (
-        f"{files.key} was lost, and a new one has been made. No message is lost, but receipt handles given out before are refused: "
-        "what they stood for is delivered again when its lease ends. If you have a copy of the old key, stop the mesh, put it back and start again."
+        f"{files.key} was lost, and a new one has been made. No message is lost, but older receipt handles are refused: "
+        "their messages are delivered again when their leases end. If you have a copy of the old key, stop the mesh, put it back and start again."
     )
 
 
 def check_ports(plan: MeshPlan) -> None:
-    """CommandFailed (exit 2) that names the first port in use and the option that changes it."""
+    """Raise CommandFailed (exit 2) that names the first port in use and the option to change it."""
     for port, process, use in plan.ports():
         if not port_is_free(HOST, port):
             raise CommandFailed(
@@ -225,10 +238,12 @@ def check_ports(plan: MeshPlan) -> None:
 def spawn_supervisor(
     files: MeshFiles, plan: MeshPlan, lock: int, *, foreground: bool = False
 ) -> "subprocess.Popen[bytes] | None":
-    """The supervisor, which inherits the lock: our child in the *foreground*, else detached in a session of its own."""
+    """Start the supervisor, which inherits the lock.
+    In the *foreground* it is a child of this process, else it is detached in its own session.
+    """
     with files.log("supervisor").open("ab") as log:
         supervisor = subprocess.Popen(  # noqa: S603 - our own module
-            # -P: the user's folder is not a place to import from.
+            # -P: modules must not be imported from the user's folder.
             [sys.executable, "-P", "-m", "tern_cli.mesh.supervisor", *([] if foreground else ["--detach"])],
             stdin=subprocess.PIPE,
             stdout=None if foreground else log,
@@ -246,7 +261,7 @@ def spawn_supervisor(
 
 
 def stop_mesh(files: MeshFiles) -> bool:
-    """Stop the mesh of *files*, in 10 s at most; False when nothing ran."""
+    """Stop the mesh of *files* within 10 s; return False when nothing ran."""
     if not files.root.exists():
         return False
     deadline_s = time.monotonic() + DOWN_DEADLINE_S
@@ -255,7 +270,8 @@ def stop_mesh(files: MeshFiles) -> bool:
     told = False
     while lock < 0 and time.monotonic() < deadline_s:
         if not told:
-            # mesh.json is not there yet while another `up` is between lock and supervisor.
+            # mesh.json is missing while another `up` is between taking the lock and the
+            # supervisor's start.
             told = _signal_supervisor(files, signal.SIGTERM)
         time.sleep(LOOK_INTERVAL_S)
         lock = files.try_lock()
@@ -268,7 +284,9 @@ def stop_mesh(files: MeshFiles) -> bool:
 
 
 def stop_strays(files: MeshFiles, patience_s: float = 8.0) -> bool:
-    """End what a dead supervisor left behind and remove its mesh.json; False when there was nothing alive."""
+    """End processes that a dead supervisor left behind and remove its mesh.json.
+    Returns False when no such process was alive.
+    """
     mesh = files.read_mesh()
     alive = living(mesh)
     found = bool(alive)
@@ -285,7 +303,7 @@ def stop_strays(files: MeshFiles, patience_s: float = 8.0) -> bool:
 
 
 def living(mesh: dict[str, Any]) -> list[dict[str, Any]]:
-    """The rows of *mesh* whose process still is the one that was recorded."""
+    """Return the rows of *mesh* whose recorded process is still alive."""
     if mesh.get("boot_id") != boot_id():
         return []
     return [row for row in mesh["processes"] if is_same(row["pid"], row["start_ticks"])]
@@ -301,9 +319,9 @@ def _signal_supervisor(files: MeshFiles, number: int) -> bool:
 def _wait_until_ready(
     files: MeshFiles, deadline_s: float, probes: Probes, warn: Callable[[str], None], *, ours: bool
 ) -> dict[str, Any]:
-    """The mesh once it accepts a message and all of it is there; CommandFailed with the failing process's last lines when it accepts none.
-
-    Who is late at the deadline is told to *warn*: the others serve without it.
+    """Return the mesh once it accepts a message and all its processes are ready.
+    CommandFailed, with the last lines of the failing process, when it accepts none. Processes that
+    are late at the deadline are passed to *warn*: the others serve without them.
     """
     why = "the supervisor has not started"
     while True:
@@ -316,7 +334,7 @@ def _wait_until_ready(
         if ours and _is_hopeless(mesh.get("processes", [])):
             raise _not_ready(files, mesh, f"{failed[0]['name']}: {failed[0]['reason']}", culprits=[failed[0]["name"]])
         if mesh and not mesh["stopping"]:
-            # Once it accepts messages it is sent no more of them.
+            # A mesh that has accepted a message is sent no more probes of this kind.
             why = why and probes.why_not(mesh, files.root)
             late = "" if why else probes.who_is_late(mesh, files.root)
             is_over = time.monotonic() >= deadline_s
@@ -333,7 +351,9 @@ def _wait_until_ready(
 
 
 def _is_hopeless(rows: list[dict[str, Any]]) -> bool:
-    """Whether too much has failed for good: all of a role, or a majority of the brokers. A failed minority is only reported."""
+    """Return whether all processes of a role, or a majority of the brokers, have failed for good.
+    A failed minority is only reported.
+    """
     for role in {row["role"] for row in rows}:
         states = [row["state"] == "failed" for row in rows if row["role"] == role]
         lost = sum(states)

@@ -1,7 +1,10 @@
-"""The supervisor of one mesh: starts its processes, restarts them when they die, keeps their logs bounded, stops them in order.
+"""The supervisor of one mesh: starts, restarts and stops its processes and bounds their logs.
 
-Started by `ternmq up` as `python -m tern_cli.mesh.supervisor --detach` with the plan as JSON on stdin. Law: one thread, no event loop, standard
-library only; it sits in `sigtimedwait` and costs about 15 MB. Its children die with it (PR_SET_PDEATHSIG).
+`ternmq up` starts it as `python -m tern_cli.mesh.supervisor --detach` with the plan as JSON on
+stdin.
+
+Law: one thread, no event loop, standard library only. It waits in `sigtimedwait` and costs about 15
+MB. Its children die with it (PR_SET_PDEATHSIG).
 """
 
 import contextlib
@@ -23,7 +26,7 @@ from tern_cli.mesh.supervision import FINAL_EXITS, KILL_AFTER_S, STABLE_S, resta
 
 LOG_SIZE_MAX_BYTES = 10 * 1024 * 1024
 LOG_CHECK_INTERVAL_S = 2.0
-# While it stops, how often it looks again; a dying child wakes it earlier.
+# Interval of checks while stopping; a dying child ends the wait earlier.
 STOP_STEP_S = 0.1
 _PR_SET_PDEATHSIG = 1
 _SIGNALS = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT)
@@ -32,7 +35,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 @dataclass(slots=True, kw_only=True)
 class Child:
-    """One process as the supervisor knows it. Owned by the Supervisor."""
+    """State of one process. Owned by the Supervisor."""
 
     plan: ProcessPlan
     process: subprocess.Popen[bytes] | None = None
@@ -46,7 +49,10 @@ class Child:
 
     @property
     def state(self) -> str:
-        """running, restarting (waits for its back-off), failed (is not started again) or stopped."""
+        """Return the state of the process.
+        It is running, stopping, restarting (waits for its back-off), failed (never restarts) or
+        stopped.
+        """
         if self.process is not None:
             return "stopping" if self.told_to_stop else "running"
         if self.due_s is not None:
@@ -55,7 +61,7 @@ class Child:
 
 
 class Supervisor:
-    """Owns the children and mesh.json from `run` until it returns."""
+    """Owner of the children and of mesh.json while `run` runs."""
 
     __slots__ = (
         "_boot_id",
@@ -87,8 +93,9 @@ class Supervisor:
         while self._stopping_since_s is None or any(child.process for child in self._children):
             arrived = signal.sigtimedwait(_SIGNALS, self._idle_s(time.monotonic()))
             now_s = time.monotonic()
-            # Named one by one: after this process itself was stopped and continued, CPython 3.11 reports a signal that never came
-            # (0, or whatever lay there), and a mesh must not end because its machine slept.
+            # Signals are compared one by one: after this process was stopped and continued, CPython
+            # 3.11 reports a signal that never came (0, or an arbitrary number), and a mesh must not
+            # end because its machine slept.
             if arrived and arrived.si_signo in {signal.SIGTERM, signal.SIGINT} and self._stopping_since_s is None:
                 self._stopping_since_s = now_s
             if self._step(now_s):
@@ -110,7 +117,8 @@ class Supervisor:
             self._log_check_s = now_s + LOG_CHECK_INTERVAL_S
             for name in (*(child.plan.name for child in self._children), "supervisor"):
                 bound_log(self._files, name)
-            # Removed or damaged by somebody: without it `down` finds no one to tell.
+            # Another program has removed or damaged mesh.json: without it `down` cannot find the
+            # supervisor.
             changed |= self._files.mesh_identity() != self._published
         return changed
 
@@ -121,7 +129,9 @@ class Supervisor:
         return max(0.0, min([self._log_check_s, *due]) - now_s)
 
     def _start(self, child: Child) -> None:
-        """Start *child*; its output is appended to its log. --bootstrap is left out once the group is born."""
+        """Start *child* and append its output to its log.
+        --bootstrap is left out once the group is born.
+        """
         born = self._files.is_born()
         argv = [word for word in child.plan.argv if not (born and word == BOOTSTRAP)]
         supervisor = os.getpid()
@@ -172,7 +182,9 @@ class Supervisor:
         return changed
 
     def _publish(self) -> None:
-        """Tell mesh.json; on a full disk it stays as it was: the processes matter more than their list."""
+        """Write mesh.json.
+        On a full disk the old one stays: the processes matter more than their list.
+        """
         with contextlib.suppress(OSError):
             self._published = self._write_mesh()
 
@@ -208,14 +220,19 @@ def _row(child: Child) -> dict[str, Any]:
 
 
 def child_environment(environment: dict[str, str]) -> dict[str, str]:
-    """What every process of a mesh runs with: numpy's thread pools and glibc's arenas would cost more memory than the mesh."""
+    """Return the environment of every process of a mesh.
+    Without these limits, numpy's thread pools and glibc's arenas would cost more memory than the
+    mesh.
+    """
     environment = {**environment, "OPENBLAS_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "2", "PYTHONUNBUFFERED": "1"}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     return environment
 
 
 def bound_log(files: MeshFiles, name: str, size_max_bytes: int = LOG_SIZE_MAX_BYTES) -> None:
-    """Keep a log and one older one. The process keeps its descriptor (opened for appending), so the file is copied and cut."""
+    """Bound a log to its maximum size and keep one older log.
+    The process keeps its descriptor, which is open for appending: the file is copied and truncated.
+    """
     path = files.log(name)
     try:
         if path.stat().st_size <= size_max_bytes:
@@ -227,7 +244,9 @@ def bound_log(files: MeshFiles, name: str, size_max_bytes: int = LOG_SIZE_MAX_BY
 
 
 def _in_child(supervisor: int) -> None:
-    """Between fork and exec: die with the supervisor (also when it died just now), and hear signals again."""
+    """Prepare the child between fork and exec: tie its life to the supervisor and unblock signals.
+    The supervisor may have died just before; then the child exits at once.
+    """
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
     if os.getppid() != supervisor:
         os._exit(75)
@@ -235,12 +254,14 @@ def _in_child(supervisor: int) -> None:
 
 
 def _say(text: str) -> None:
-    with contextlib.suppress(OSError):  # the log's disk is full: go on without a word
+    with contextlib.suppress(OSError):  # the log's disk is full: continue without the line
         print(f"{time.strftime('%Y-%m-%dT%H:%M:%S')} {text}", flush=True)
 
 
 def main(argv: list[str]) -> None:
-    """Read the plan from stdin and supervise; with --detach as nobody's child, so that init reaps it."""
+    """Read the plan from stdin and supervise.
+    With --detach the process is orphaned: init reaps it.
+    """
     plan = plan_from_document(json.load(sys.stdin))
     if "--detach" in argv and os.fork():
         os._exit(0)

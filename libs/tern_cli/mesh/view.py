@@ -1,5 +1,8 @@
-"""What `ternmq status` shows: the supervisor's rows with memory from the kernel, leaders from a name server, and what each broker
-and each transaction checker says of itself; and in words what somebody should look at."""
+"""The data of `ternmq status`, and notes on problems.
+
+Sources: the supervisor's rows, memory from the kernel, leaders from a name server, and the status
+of each broker and each transaction checker.
+"""
 
 import http.client
 import json
@@ -13,7 +16,7 @@ from tern_cli.mesh.supervision import EXIT_REFUSED
 from tern_wire.paths import BROKER_PATH, CHECKER_PATH, ROUTES_PATH
 
 _TIMEOUT_S = 1.0
-# Who says something of itself, and where.
+# Roles with a status document, and its path.
 TELLING = {"broker": BROKER_PATH, "txn-checker": CHECKER_PATH}
 # Hosts named in one note.
 _LOST_SHOWN_MAX = 3
@@ -22,8 +25,10 @@ _LINE_SHOWN_MAX = 300
 
 
 def process_rows(files: MeshFiles, mesh: dict[str, Any], leading: set[str]) -> list[dict[str, Any]]:
-    """One row per process and one for the supervisor. `state` is the supervisor's word, or `dead` for a process that died since
-    mesh.json was written, or `quarantined` for a broker that runs only to say so."""
+    """Return one row per process and one for the supervisor.
+    `state` comes from the supervisor, or is `dead` for a process that died since mesh.json was
+    written, or `quarantined` for a broker that only reports its damage.
+    """
     rows = [_row(files, row, leading) for row in mesh["processes"]]
     supervisor = {"name": "supervisor", "role": "supervisor", "ports": {}, "state": "running", "restarts": 0}
     return [*rows, _row(files, {**supervisor, **mesh["supervisor"]}, leading)]
@@ -62,7 +67,7 @@ def _row(files: MeshFiles, row: dict[str, Any], leading: set[str]) -> dict[str, 
 
 
 def notes(files: MeshFiles, rows: list[dict[str, Any]]) -> list[str]:
-    """A sentence or two for each of *rows* (of process_rows) that somebody should look at."""
+    """Return one or two sentences for each problem in *rows* (of process_rows)."""
     found: list[str] = []
     for row in rows:
         name = row["name"]
@@ -72,20 +77,20 @@ def notes(files: MeshFiles, rows: list[dict[str, Any]]) -> list[str]:
             check = f"ternmq store verify --data-dir {shlex.quote(str(files.data(name)))}"
             found.append(
                 f"{name} is quarantined: {where} ({damage.get('reason', 'see its log')}). It takes no part in its group. "
-                f"Once it is stopped, `{check}` lists all that is damaged."
+                f"Once it is stopped, `{check}` lists all damage."
             )
         if row["state"].startswith("failed"):
             last = f" {files.log(name)} ends with: {row['last_line']}" if row["last_line"] else ""
             found.append(f"{name} {row['state']}.{last}")
         if row["rebuilding"]:
-            found.append(f"{name} is rebuilding what it derives from its log: {row['rebuilding']}.")
+            found.append(f"{name} is rebuilding derived files from its log: {row['rebuilding']}.")
         if row["refuses_sends"]:
             found.append(f"{name} refuses sends, because its disk or its budget is full; receiving and acking go on.")
         if row["space_held"]:
             found.append(f"{name} cannot make room: {_space_held(row['space_held'])}")
-        # Every node counts: what they have all dropped is told once.
+        # Every node counts the same drops, so only the leader's count is shown.
         if row["dropped_unread"] and row["leader"]:
-            found.append(f"{name} has dropped what was not read, {_dropped(row['dropped_unread'])}.")
+            found.append(f"{name} has dropped unread messages, {_dropped(row['dropped_unread'])}.")
         if row["lacks"]:
             found.append(f"{name} is refused something by its operating system, and tries again: {row['lacks']}.")
         if row["blocked"]:
@@ -116,13 +121,15 @@ def _dropped(rows: list[dict[str, Any]]) -> str:
 
 
 def blocked_index(said: dict[str, Any]) -> int | None:
-    """Of a broker's status: the entry that it cannot apply, None if there is none."""
+    """Return the entry that a broker cannot apply, from its status; None if there is none."""
     found = said.get("blocked")
     return found.get("index") if isinstance(found, dict) else None
 
 
 def _silent_hosts(said: dict[str, Any]) -> list[str]:
-    """Of a checker's status: hosts whose circuits are not closed, each with what came of the last call."""
+    """Return the hosts in a checker's status whose circuits are not closed.
+    Each comes with the result of the last call.
+    """
     hosts = said.get("hosts")
     return [
         f"{host.get('host')}:{host.get('port')} ({host.get('last')})"
@@ -132,7 +139,9 @@ def _silent_hosts(said: dict[str, Any]) -> list[str]:
 
 
 def answers(row: dict[str, Any], data_dir: str = "") -> dict[str, Any] | None:
-    """What a broker or a checker of the mesh in *data_dir* says of itself: {} when that is no status, None when nobody answers."""
+    """Return the status of a broker or a checker of the mesh in *data_dir*.
+    {} when the answer is not a status, None when there is no answer.
+    """
     url = row.get("url") or f"http://127.0.0.1:{row['ports'].get('http', 0)}"
     connection = connect(url, timeout_s=_TIMEOUT_S, data_dir=data_dir)
     try:
@@ -151,29 +160,31 @@ def answers(row: dict[str, Any], data_dir: str = "") -> dict[str, Any] | None:
 
 
 def node_status(port: int) -> dict[str, Any]:
-    """What the broker whose HTTP door is *port* says of itself; {} when it does not answer."""
+    """Return the status of the broker whose HTTP port is *port*; {} when it does not answer."""
     return answers({"role": "broker", "ports": {"http": port}}) or {}
 
 
 def _last_line(files: MeshFiles, row: dict[str, Any]) -> str:
-    """Why the process of *row* ended: what it refused to start with, else the last line of its log; "" for an empty log."""
+    """Return why the process of *row* ended: its refusal to start or its log's last line, or ""."""
     lines = [line.strip() for line in files.last_lines(row["name"], 50) if line.strip()]
-    # A refusal is the newest only if it is how the process ended: the log also holds earlier starts.
+    # A refusal counts only if the process ended with it: the log also holds earlier starts.
     refusals = [line for line in lines if line.startswith("error: ")] if row.get("exit_code") == EXIT_REFUSED else []
     return next(iter([*refusals[-1:], *lines[-1:]]), "")[:_LINE_SHOWN_MAX]
 
 
 def leaders(namesrvs: list[str], data_dir: str = "") -> set[str]:
-    """Names of the nodes that lead their broker group; empty when no name server answers: a table without them is still a status."""
+    """Return the nodes that lead their broker group.
+    Empty when no name server answers: a table without leaders is still a status.
+    """
     return {
         group["leader"] for group in routes_of(namesrvs, data_dir).get("broker_groups", {}).values() if group["leader"]
     }
 
 
 def routes_of(namesrvs: list[str], data_dir: str = "") -> dict[str, Any]:
-    """The routes document (tern_wire.routing.route.Routes) of the first name server that answers; empty when none does.
-
-    *data_dir*: where the operator's certificate is, for https.
+    """Return the routes document of the first name server that answers; empty when none does.
+    The document is tern_wire.routing.route.Routes. *data_dir*: directory of the operator's
+    certificate, for https.
     """
     for endpoint in namesrvs:
         connection = connect(endpoint, timeout_s=_TIMEOUT_S, data_dir=data_dir)

@@ -1,4 +1,4 @@
-"""`ternmq store`: looking into the files of a store, with nothing running."""
+"""`ternmq store`: inspection of a store's files while nothing runs."""
 
 from tern_cli.store.commands import store_app
 

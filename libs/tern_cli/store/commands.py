@@ -1,4 +1,7 @@
-"""`ternmq store`: its commands, and `dump` itself: what is in the files of a node or of a RocketMQ broker, one line for each thing."""
+"""`ternmq store`: its commands, and `dump`.
+
+`dump` shows the contents of the files of a node or of a RocketMQ broker, one line per item.
+"""
 
 import os
 import sys
@@ -16,19 +19,21 @@ from tern_cli.store.native_selection import Selection, What, select
 from tern_cli.store.stat_commands import stat_store
 from tern_cli.store.verify_commands import verify_store
 
-store_app = typer.Typer(no_args_is_help=True, help="Look into the files of a store; nothing needs to run.")
+store_app = typer.Typer(no_args_is_help=True, help="Inspect the files of a store; no process needs to run.")
 add_exchange_commands(store_app)
 
 
 class StoreFormat(StrEnum):
-    """Whose files they are."""
+    """Owner of the files' format."""
 
     TERNMQ = "ternmq"
     ROCKETMQ = "rocketmq"
 
 
 class DumpOutput(StrEnum):
-    """What `-o` takes here: a store has more records than one JSON document should hold, so lines are the default."""
+    """Values of `-o` for `dump`.
+    A store has more records than one JSON document should hold, so lines are the default.
+    """
 
     NDJSON = "ndjson"
     JSON = "json"
@@ -37,7 +42,7 @@ class DumpOutput(StrEnum):
 
 @store_app.callback()
 def store() -> None:
-    """Look into the files of a store; nothing needs to run."""
+    """Inspect the files of a store; no process needs to run."""
 
 
 store_app.command("verify")(verify_store)
@@ -48,7 +53,7 @@ store_app.command("stat")(stat_store)
 def dump(
     files: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="[PATH]...", help="Files, shown one after the other; of a node also its directory."),
+        typer.Argument(metavar="[PATH]...", help="Files, shown one after the other; or a node's directory."),
     ] = None,
     *,
     data_dir: Annotated[
@@ -57,7 +62,11 @@ def dump(
     ] = None,
     what: Annotated[
         What | None,
-        typer.Option("--what", help="What to show of a node (records if no file says it).", show_default=False),
+        typer.Option(
+            "--what",
+            help="Part of a node to show; by default records, or the part of the given file.",
+            show_default=False,
+        ),
     ] = None,
     topic: Annotated[
         str | None, typer.Option("--topic", help="Only this topic: its name or id.", show_default=False)
@@ -68,18 +77,20 @@ def dump(
         typer.Option(
             "--from",
             min=0,
-            help="Begin here: an entry's index; a record's position, or its offset with --topic and --queue; an offset of "
+            help="First item: an entry's index; a record's position, or its offset with --topic and --queue; an offset of "
             "queues; a number in index files; a delivery time (ms) of timers.",
             show_default=False,
         ),
     ] = None,
-    count: Annotated[int | None, typer.Option("--count", min=1, help="Show no more lines.", show_default=False)] = None,
-    bodies: Annotated[bool, typer.Option("--bodies", help="Records with their bodies, in base64, as stored.")] = False,
-    format: Annotated[StoreFormat, typer.Option("--format", help="Whose files they are.")] = StoreFormat.TERNMQ,
+    count: Annotated[
+        int | None, typer.Option("--count", min=1, help="Maximum number of lines.", show_default=False)
+    ] = None,
+    bodies: Annotated[bool, typer.Option("--bodies", help="Show records with their stored bodies, in base64.")] = False,
+    format: Annotated[StoreFormat, typer.Option("--format", help="Format of the files.")] = StoreFormat.TERNMQ,
     kind: Annotated[
         FileKind | None,
         typer.Option(
-            "--kind", help="What RocketMQ's files are, where path and content do not tell.", show_default=False
+            "--kind", help="Kind of RocketMQ's files, if path and content do not determine it.", show_default=False
         ),
     ] = None,
     index_slots: Annotated[
@@ -93,28 +104,36 @@ def dump(
         typer.Option("-o", "--output", help="A JSON line per record, one JSON array, or a table for people."),
     ] = DumpOutput.NDJSON,
 ) -> None:
-    """Show what lies in a node's directory, or in the files of an Apache RocketMQ broker. Changes nothing.
+    """Show the contents of a node's directory, or of an Apache RocketMQ broker's files.
 
-    [bold]A node of TernMQ[/bold]: --what entries (of the Raft log, with their commands), records (messages), queues (which
-    record is which offset), index (of keys), timers (what waits for its time), state (saved states). Also after a crash and of
-    a damaged log, up to the damage. While the node runs, its end moves. A file of commitlog/, consumequeue/, index/ or state/
-    as PATH shows that file.
+    Changes nothing.
 
-    [bold]RocketMQ[/bold]: --format rocketmq and commit log, consume queue or index files, in file order, blanks left out, of a
-    copy or of a broker that is stopped. What a file is follows from its folder, else from its content. A consume queue's lines
-    say where its records lie, an index's first line is its header. Bodies are unpacked and in base64; storedBodyCRC32Masked is
-    computed, and differs from bodyCRC where a body is damaged.
+    [bold]A node of TernMQ[/bold]: --what selects entries (of the Raft log, with
+    their commands), records (messages), queues (the record of each offset),
+    index (of keys), timers (scheduled messages) or state (saved states). The
+    command also works after a crash, and on a damaged log up to the damage.
+    While the node runs, the end of the log moves. A file of commitlog/,
+    consumequeue/, index/ or state/ as PATH shows that file.
 
-    Memory stays small whatever the size. Exit code 0: all shown; 1: damaged, with the byte at which; 2: no such file, or not
-    a file of a store.
+    [bold]RocketMQ[/bold]: --format rocketmq with commit log, consume queue or
+    index files, of a copy or of a stopped broker. Lines are in file order and
+    blanks are left out. The folder of a file determines its kind, else its
+    content does. Lines of a consume queue have the positions of its records; the
+    first line of an index is its header. Bodies are unpacked and in base64.
+    storedBodyCRC32Masked is computed, and differs from bodyCRC when a body is
+    damaged.
+
+    Memory use stays small for files of any size. Exit code 0: everything was
+    shown. 1: damage, with its byte position. 2: no such file, or not a file of a
+    store.
 
     [bold]Examples[/bold]
 
     ternmq store dump --data-dir .tern/data/broker-a-0 -o table
-    ternmq store dump --data-dir .tern/data/broker-a-0 --topic orders --queue 3 --from 1000 --count 10 --bodies
-    ternmq store dump --data-dir .tern/data/broker-a-0 --what entries | jq -r '.commands[].kind' | sort | uniq -c
+    ternmq store dump --data-dir .tern/data/broker-a-0 --topic orders --queue 3 --from 1000 --bodies
+    ternmq store dump --data-dir .tern/data/broker-a-0 --what entries | jq -r '.commands[].kind'
     ternmq store dump .tern/data/broker-a-0/consumequeue/7/0/00000000000000000000 -o table
-    ternmq store dump --format rocketmq store/commitlog/00000000000000000000 | jq -r .topic | sort | uniq -c
+    ternmq store dump --format rocketmq store/commitlog/00000000000000000000 | jq -r .topic
     ternmq store dump --format rocketmq store/consumequeue/orders/0/*
     """
     if format is StoreFormat.ROCKETMQ:
@@ -154,7 +173,7 @@ def _rocketmq_lines(files: list[Path], kind: FileKind | None, index_slots: int, 
 
 
 def _print(lines: Iterator[bytes]) -> None:
-    """Everything to stdout, and all of it before a failure is told."""
+    """Write all lines to stdout, and flush them before a failure is reported."""
     try:
         for line in lines:
             sys.stdout.buffer.write(line)
@@ -163,6 +182,7 @@ def _print(lines: Iterator[bytes]) -> None:
         sys.stdout.buffer.flush()
         raise
     except BrokenPipeError as stop:
-        # `| head` has seen enough: that is no failure, and nothing may be flushed into the closed pipe at exit.
+        # The reader of a pipe such as `| head` has closed it. That is no failure, and nothing may
+        # be flushed into the closed pipe at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(0) from stop

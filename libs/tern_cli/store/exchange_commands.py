@@ -1,4 +1,4 @@
-"""`ternmq store export` and `ternmq store import`: messages to and from the files of Apache RocketMQ."""
+"""`ternmq store export` and `import`: messages to and from the files of Apache RocketMQ."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -24,7 +24,7 @@ _SEGMENT_SIZE_DEFAULT_BYTES = 1 << 30
 
 
 def add_exchange_commands(app: typer.Typer) -> None:
-    """Give `ternmq store` its commands `export` and `import`."""
+    """Add the commands `export` and `import` to `ternmq store`."""
     app.command("export")(export_store)
     app.command("import")(import_store)
 
@@ -32,7 +32,7 @@ def add_exchange_commands(app: typer.Typer) -> None:
 def export_store(
     directory: Annotated[
         Path,
-        typer.Argument(metavar="DIR", help="Where the store goes; must not exist, or be empty.", show_default=False),
+        typer.Argument(metavar="DIR", help="Directory of the new store; must be missing or empty.", show_default=False),
     ],
     *,
     data_dir: Annotated[
@@ -55,11 +55,14 @@ def export_store(
 ) -> None:
     """Write the messages of a stopped node as a store that Apache RocketMQ 5 opens and serves.
 
-    All messages of all topics with the offsets that they have, tags, keys and properties; consumer groups with what they
-    have committed. Every node of a broker group holds the same messages: export one of them. Files are sparse; DIR appears
-    when all of it is written. With sizes other than RocketMQ's defaults the broker needs the settings that are printed.
+    The store has all messages of all topics with their offsets, tags, keys and
+    properties, and consumer groups with their committed offsets. Every node of a
+    broker group holds the same messages: export one of them. Files are sparse.
+    DIR appears only once it is complete. With sizes other than RocketMQ's
+    defaults the broker needs the printed settings.
 
-    Exit code 0: written; 1: the node runs, was not stopped cleanly, is damaged, or the disk is full; 2: DIR is in use.
+    Exit code 0: written. 1: the node runs, was not stopped cleanly, is damaged,
+    or the disk is full. 2: DIR is in use.
 
     [bold]Examples[/bold]
 
@@ -97,33 +100,41 @@ def import_store(
     ],
     *,
     topics: Annotated[
-        str, typer.Option("--topics", help="These topics of the store only, by commas.", show_default="all")
+        str, typer.Option("--topics", help="Only these topics of the store, separated by commas.", show_default="all")
     ] = "",
     rename: Annotated[
-        list[str] | None, typer.Option("--rename", help="OLD=NEW: another name for a topic here; repeatable.")
+        list[str] | None, typer.Option("--rename", help="OLD=NEW: new name of a topic in the mesh; repeatable.")
     ] = None,
     batch: Annotated[
-        int, typer.Option(min=1, max=65_536, help="Messages that are confirmed before the note is written.")
+        int, typer.Option(min=1, max=65_536, help="Messages sent between two updates of the note.")
     ] = 4096,
     state: Annotated[
         Path | None,
-        typer.Option("--state", help="The note to go on from.", show_default="DIR.ternmq-import.json, beside DIR"),
+        typer.Option(
+            "--state", help="Note with the progress of the import.", show_default="DIR.ternmq-import.json, beside DIR"
+        ),
     ] = None,
-    patience: Annotated[str, typer.Option(help="How long the mesh may be away before the import stops.")] = "30s",
+    patience: Annotated[str, typer.Option(help="Maximum unavailability of the mesh before the import stops.")] = "30s",
     endpoint: Endpoint = "",
     output: Output = Format.TABLE,
 ) -> None:
     """Send the messages of a RocketMQ store into a running mesh.
 
-    Of a copy, or of a broker that is stopped. Topics are made with the queues that they had; messages keep their queue and
-    their order in it, body (unpacked), tag, keys and properties. Left out, and counted: RocketMQ's own topics, retries and dead
-    letters of groups, messages that wait for their time or their transaction. Message id and born time are kept as the
-    properties rocketmq-message-id and rocketmq-born-ms.
+    The store must be a copy, or belong to a stopped broker. Topics are created
+    with their original number of queues. Messages keep their queue and their
+    order in it, their body (unpacked), tag, keys and properties. The message id
+    and the born time become the properties rocketmq-message-id and
+    rocketmq-born-ms. Left out and counted: RocketMQ's own topics, retries and
+    dead letters of groups, and messages that wait for a delivery time or a
+    transaction.
 
-    A note beside DIR remembers how far the import is: repeated, the command goes on from there. Message ids are idempotency
-    keys, so even without the note nothing is stored twice within the ten minutes for which a mesh remembers them.
+    A note beside DIR records the progress: when repeated, the command continues
+    from there. Message ids are idempotency keys, so even without the note no
+    message is stored twice within the ten minutes for which a mesh keeps these
+    keys.
 
-    Exit code 0: all imported; 1: the mesh cannot be reached, the store is damaged, or messages were refused; 2: asked wrongly.
+    Exit code 0: all imported. 1: the mesh cannot be reached, the store is
+    damaged, or messages were refused. 2: wrong usage.
 
     [bold]Examples[/bold]
 
@@ -160,7 +171,7 @@ def _show_import(tally: "ImportTally", note: Path, output: Format, *, was_done: 
         show_json({"already_done": was_done, "state": str(note), **asdict(tally)})
         return
     if was_done:
-        typer.echo(f"This import is done already, as {note} says; remove that file to send everything again.")
+        typer.echo(f"This import is done already, according to {note}; remove that file to send everything again.")
     again = f", {tally.replayed:,} of them were there already" if tally.replayed else ""
     typer.echo(f"{tally.messages:,} messages are in {len(tally.topics)} topics{again}.")
     for reason, count in sorted(tally.skipped.items()):
@@ -182,7 +193,7 @@ def _renamed(pairs: list[str]) -> dict[str, str]:
 
 @contextmanager
 def _progress(total: int, title: str, *, in_bytes: bool = False) -> Iterator[Progress]:
-    """A bar on stderr while messages, or bytes, go by; nothing where stderr is no terminal."""
+    """Show a bar of messages or bytes on stderr; nothing when stderr is no terminal."""
     if not sys.stderr.isatty():
         yield lambda _messages, _size_bytes: None
         return

@@ -1,4 +1,4 @@
-"""The course of `ternmq store export`: the node's directory, a folder with a name of its own until it is complete, the summary."""
+"""Procedure of `ternmq store export`: read the node's directory, write a draft, rename it."""
 
 import os
 import shutil
@@ -16,13 +16,15 @@ from tern_store.files import REAL_FILES
 from tern_store.offline import START_AND_STOP, OfflineStore
 from tern_store.rocketmq.store import RocketSettings
 
-# Total and title in, a context that gives out what is told messages and bytes.
+# Takes a total and a title; gives a context whose value is called with messages and bytes.
 Bar = Callable[[int, str], AbstractContextManager[Callable[[int, int], None]]]
 _TITLE = "Nothing was exported"
 
 
 def export_to(directory: Path, data_dir: Path, settings: RocketSettings, bar: Bar) -> dict[str, Any]:
-    """Write the store of the node in *data_dir* to *directory*; the summary as a document. CommandFailed as the command says."""
+    """Write the store of the node in *data_dir* to *directory* and return the summary.
+    CommandFailed when the node or the directory is unsuitable, or the node is damaged.
+    """
     target = directory.absolute()
     _require_free(target)
     store = open_offline(data_dir, _TITLE)
@@ -37,7 +39,9 @@ def export_to(directory: Path, data_dir: Path, settings: RocketSettings, bar: Ba
 
 
 def open_offline(data_dir: Path, title: str) -> OfflineStore:
-    """The stopped node in *data_dir*; CommandFailed with *title* if there is none, it runs, or it was not stopped cleanly."""
+    """Open the stopped node in *data_dir*.
+    CommandFailed with *title* if there is no node, it runs, or it was not stopped cleanly.
+    """
     nodes = sorted(path for path in (data_dir / "data").glob("*") if (path / "commitlog").is_dir())
     if nodes and not (data_dir / "commitlog").is_dir():
         raise CommandFailed(
@@ -65,7 +69,7 @@ def _export(store: OfflineStore, target: Path, settings: RocketSettings, bar: Ba
     except BaseException:
         shutil.rmtree(draft, ignore_errors=True)
         raise
-    # Durable here: the store under its name; what is in it was synced as it was written.
+    # Durable here: the store under its name; its contents were synced as they were written.
     REAL_FILES.fsync_dir(target.parent)
     return summary
 

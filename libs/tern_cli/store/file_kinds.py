@@ -1,10 +1,10 @@
-"""Which of RocketMQ's files one is."""
+"""Kinds of RocketMQ's files."""
 
 from enum import StrEnum
 
 
 class FileKind(StrEnum):
-    """The three kinds of big files, named after the folders in which RocketMQ keeps them."""
+    """The three kinds of large files, named after RocketMQ's folders for them."""
 
     COMMIT_LOG = "commitlog"
     CONSUME_QUEUE = "consumequeue"

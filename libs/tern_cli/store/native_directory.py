@@ -1,6 +1,7 @@
-"""A node's data directory as the offline commands see it: its parts, opened to be read, whatever state it is in.
+"""A node's data directory for the offline commands: its parts, opened for reading, in any state.
 
-Law: nothing below the directory changes, not even `lock`; files are opened read-only, so a copy on a read-only disk will do.
+Law: nothing below the directory changes, not even `lock`. Files are opened read-only, so a copy on
+a read-only disk serves too.
 """
 
 import os
@@ -28,15 +29,15 @@ from tern_store.timers.timers import Timers
 from tern_wire.records.layout import BLANK, VERSIONS
 
 _LOCK = "lock"
-# A running node replaces its saved states while they are read.
+# A running node may replace its saved states during a read.
 _STATE_TRIES = 3
 
 
 class ReadingFiles(RealFiles):
-    """The kernel's files, opened to be read only."""
+    """The kernel's files, opened for reading only."""
 
     def open(self, path: Path, *, create: bool = False) -> int:
-        """As `Files`; nothing is created."""
+        """Open *path* for reading; *create* is ignored, and a missing file is an error."""
         del create
         return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
@@ -45,7 +46,7 @@ READING_FILES: Files = ReadingFiles()
 
 
 class NodeDirectory:
-    """One data directory. Owner: the command; parts are opened when they are first asked for."""
+    """One data directory. Owner: the command. Each part is opened at its first use."""
 
     def __init__(self, path: Path) -> None:
         """CommandFailed (exit 2) unless *path* is the data directory of a node."""
@@ -60,22 +61,22 @@ class NodeDirectory:
             detail = f"{first} begins with a record of RocketMQ's. `ternmq store dump --format rocketmq FILE...` shows such files."
             raise CommandFailed("Not the data directory of a node", detail, exit_code=2)
         self.is_clean = not (path / small_files.ABORT).exists()
-        # What was wrong with the beginning of the log, if anything.
+        # Damage at the beginning of the log, if any.
         self.rot: list[LogRot] = []
 
     @cached_property
     def log(self) -> LogFiles:
-        """The segments."""
+        """Return the segments of the log."""
         return LogFiles(self.path, self.files, self.rot.append)
 
     @cached_property
     def entry_index(self) -> EntryIndex:
-        """Where each entry lies."""
+        """Return the index of the entries' positions."""
         return EntryIndex(self.path / INDEX_FOLDER, self.files)
 
     @cached_property
     def states(self) -> list[SavedState]:
-        """The readable saved states, newest first."""
+        """Return the readable saved states, newest first."""
         for _ in range(_STATE_TRIES - 1):
             try:
                 return list(load_states(self.path, self.files))
@@ -85,7 +86,7 @@ class NodeDirectory:
 
     @cached_property
     def section(self) -> dict[str, Any]:
-        """What the newest saved state says of the derived files; empty if it says nothing."""
+        """Return the newest saved state's section on derived files; empty if there is none."""
         try:
             return split_payload(self.states[0].payload)[0] if self.states else {}
         except StoreError:
@@ -93,14 +94,16 @@ class NodeDirectory:
 
     @cached_property
     def topics(self) -> dict[int, str]:
-        """Names by id, as far as they are known."""
+        """Return the known names of topics by id."""
         try:
             return {topic_id: name.decode() for topic_id, name in topic_names(self.path, self.files).items()}
         except (ValueError, AttributeError):
             return {}
 
     def mark_behind(self, index: int) -> LogMark:
-        """The point behind entry *index*, or the nearest before it that the entry index knows: a scan begins there."""
+        """Return the point behind entry *index*, or the nearest earlier one in the entry index.
+        A scan begins there.
+        """
         first = self.log.first
         for number in range(min(index, self.entry_index.count), first.index, -1):
             row = self.entry_index.find(number)
@@ -109,7 +112,7 @@ class NodeDirectory:
         return first
 
     def mark_before(self, position: int) -> LogMark:
-        """A point at or before *position* of the log, near it if the entry index is whole."""
+        """Return a point at or before *position*, close to it if the entry index is whole."""
         low, high = self.log.first.index + 1, self.entry_index.count + 1
         while low < high:
             middle = (low + high) // 2
@@ -122,7 +125,7 @@ class NodeDirectory:
 
     @cached_property
     def queues(self) -> QueueReader:
-        """The consume queues as the newest saved state has them; CommandFailed if there are none to be read."""
+        """Return the consume queues of the newest saved state; CommandFailed if unreadable."""
         marks = self._marks("queues", "consume queues")
         queues = ConsumeQueues.open(self.path, files=self.files)
         self._restore(queues, marks)
@@ -130,7 +133,7 @@ class NodeDirectory:
 
     @cached_property
     def timers(self) -> Timers:
-        """The timers as the newest saved state has them."""
+        """Return the timers of the newest saved state; CommandFailed if unreadable."""
         marks = self._marks("timers", "timers")
         timers = Timers.open(self.path, files=self.files)
         self._restore(timers, marks)
@@ -138,13 +141,13 @@ class NodeDirectory:
 
     @cached_property
     def index_marks(self) -> list[Any]:
-        """What the newest saved state says of the key index, as `KeyIndex.marks`."""
+        """Return the key index's marks in the newest saved state, as in `KeyIndex.marks`."""
         marks: list[Any] = self._marks("keys", "key index")
         return marks
 
     @cached_property
     def sent_keys_marks(self) -> list[int]:
-        """Numbers of the tables of idempotency keys, as `SentKeys.marks`."""
+        """Return the numbers of the idempotency key tables, as in `SentKeys.marks`."""
         marks: list[int] = self._marks("sent_keys", "tables of idempotency keys")
         return marks
 
@@ -162,7 +165,7 @@ class NodeDirectory:
 
 
 def running_node(directory: Path) -> str | None:
-    """The process id of the node that has *directory* open, as it wrote it; None if none has."""
+    """Return the process id of the node that has *directory* open, from its lock, or None."""
     fd, owner = _try_hold(directory)
     if fd is not None:
         READING_FILES.close(fd)
@@ -171,7 +174,9 @@ def running_node(directory: Path) -> str | None:
 
 @contextmanager
 def held(directory: Path) -> Iterator[None]:
-    """Keep nodes from starting in *directory* meanwhile; CommandFailed, with the process id, if one runs. Writes nothing."""
+    """Keep nodes from starting in *directory* during the block. Writes nothing.
+    CommandFailed, with the process id, if a node runs there.
+    """
     fd, owner = _try_hold(directory)
     if owner is not None:
         detail = (
@@ -186,7 +191,9 @@ def held(directory: Path) -> Iterator[None]:
 
 
 def _try_hold(directory: Path) -> tuple[int | None, str | None]:
-    """The lock's descriptor, held; or the owner that has it. Neither where no node was ever started: a copy, perhaps."""
+    """Return the held lock's descriptor and None, or None and the owner of the lock.
+    Both are None when no node was ever started in the directory, which may be a copy.
+    """
     try:
         fd = READING_FILES.open(directory / _LOCK)
     except FileNotFoundError:

@@ -1,7 +1,8 @@
-"""What lies in a data directory as documents: entries, records, queues, key index, timers, saved states.
+"""Contents of a data directory as documents: entries, records, queues, key index, timers, states.
 
-Law: no more is in memory than a few MiB of the log or some thousand rows, and damage ends a dump with file and byte, after all that
-stands before it. Sizes are bytes, times ms since the epoch; a position is a byte of the log.
+Law: at most a few MiB of the log or some thousand rows are in memory. Damage ends a dump with file
+and byte, after everything before the damage. Sizes are bytes, times ms since the epoch; a position
+is a byte of the log.
 """
 
 from base64 import b64encode
@@ -40,7 +41,9 @@ _TIME_MAX_MS = (1 << 62) - 1
 
 
 def documents(node: NodeDirectory, selection: Selection, warn: Callable[[str], None]) -> Documents:
-    """What *selection* asks for, in order. CommandFailed behind the last document before damage."""
+    """Yield the documents that *selection* selects, in order.
+    CommandFailed after the last document before damage.
+    """
     dumps = {
         What.ENTRIES: _entries,
         What.RECORDS: _records,
@@ -60,7 +63,7 @@ def documents(node: NodeDirectory, selection: Selection, warn: Callable[[str], N
         raise CommandFailed("A derived file is damaged", detail) from damage
 
 
-# The log -------------------------------------------------------------------------------------------------------
+# The log ------------------------------------------------------------------------------------------
 def _spans(node: NodeDirectory, mark: LogMark, stop: int, warn: Callable[[str], None]) -> Iterator[LogSpan]:
     log = node.log
     for rot in node.rot:
@@ -191,15 +194,20 @@ def _record(data: bytes | memoryview, position: int, bodies: bool) -> Document:
 
 
 class _Offsets:
-    """Which offset a record has, as far as its queue says so. Owner: one dump, which asks in the order of the log."""
+    """Offsets of records, as far as their queues list them.
+    Owner: one dump, which searches in the order of the log.
+    """
 
     def __init__(self, node: NodeDirectory, warn: Callable[[str], None]) -> None:
         self._node, self._warn, self._is_known = node, warn, True
-        # Queue -> offset of the first of some of its entries, and their positions.
+        # Queue -> offset of the first of some consecutive entries, and the positions of these
+        # entries.
         self._pages: dict[QueueKey, tuple[int, Any]] = {}
 
     def find(self, key: QueueKey, position: int) -> int | None:
-        """The offset; None if no entry near the place where it should be points there (or the queues cannot be read)."""
+        """Return the offset of the record at *position*.
+        None if no entry near the expected place points there, or if the queues cannot be read.
+        """
         if not self._is_known:
             return None
         first, positions = self._pages.get(key, (0, np.zeros(0, np.int64)))
@@ -209,13 +217,15 @@ class _Offsets:
                 first, positions = self._pages[key] = self._page(key, position)
             except (CommandFailed, StoreError) as error:
                 self._is_known = False
-                self._warn(f"Offsets are not known: {error}")
+                self._warn(f"Offsets are unknown: {error}")
                 return None
             found = np.flatnonzero(positions == position)
         return first + int(found[0]) if len(found) else None
 
     def _page(self, key: QueueKey, position: int) -> tuple[int, Any]:
-        """The entries from the one on that a bisection finds: right where positions ascend, as they do but for late messages."""
+        """Return a page of entries, from the first one at or behind *position* on.
+        The bisection is right where positions ascend, which they do except for late messages.
+        """
         queues = self._node.queues
         low, high = queues.min(key), queues.end(key)
         while low < high:
@@ -227,7 +237,7 @@ class _Offsets:
         return low, queues.read(key, low, _PAGE_ROWS)["position"].astype(np.int64)
 
 
-# Derived files -------------------------------------------------------------------------------------------------
+# Derived files ------------------------------------------------------------------------------------
 def _keys(node: NodeDirectory, selection: Selection) -> list[QueueKey]:
     keys = [key for key in node.queues.all_keys() if selection.wants_topic(key[0], node.topics.get(key[0], ""))]
     found = [key for key in keys if selection.wants_queue(key[1])]
@@ -344,7 +354,7 @@ def _states(node: NodeDirectory, selection: Selection, warn: Callable[[str], Non
 
 
 def _plain(value: Any) -> Any:
-    """Marks as JSON has them: bytes as hex digits."""
+    """Return saved marks as JSON values: bytes become hex digits."""
     if isinstance(value, bytes):
         return value.hex()
     if isinstance(value, list):

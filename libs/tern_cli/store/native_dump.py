@@ -1,4 +1,4 @@
-"""The course of `ternmq store dump` for a node's own directory: what is to be shown, how, and what to say on the side."""
+"""Procedure of `ternmq store dump` for a node's own directory: lines, tables and warnings."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -12,7 +12,7 @@ from tern_cli.store.native_selection import Selection, What
 from tern_cli.store.rocketmq_lines import printable
 
 _TIME_WIDTH = 29
-# Column and width; text is to the left, numbers to the right.
+# Column and width; texts are left-aligned, numbers right-aligned.
 _COLUMNS: dict[What, list[tuple[str, int]]] = {
     What.ENTRIES: [
         *(
@@ -44,12 +44,12 @@ _TEXTS = {"kind", "commands", "topic", "tag", "keys", "message_id", "file"}
 
 
 def warn(text: str) -> None:
-    """A line on the side: what is shown may lack something."""
+    """Print a note to stderr: the output may be incomplete."""
     typer.echo(f"{typer.style('note:', fg='yellow')} {text}", err=True)
 
 
 def open_node(path: Any) -> NodeDirectory:
-    """The directory, and what everybody should know who looks into it now."""
+    """Open the directory, with warnings if a node runs there or was not stopped cleanly."""
     node = NodeDirectory(path)
     owner = running_node(path)
     if owner is not None:
@@ -60,13 +60,13 @@ def open_node(path: Any) -> NodeDirectory:
 
 
 def dumped(node: NodeDirectory, selections: Iterable[Selection]) -> Iterator[Document]:
-    """The documents of all *selections*, one behind the other."""
+    """Yield the documents of all *selections*, one selection after the other."""
     for selection in selections:
         yield from documents(node, selection, warn)
 
 
 def table(node: NodeDirectory, selections: Iterable[Selection]) -> Iterator[bytes]:
-    """The same for people: columns, and above each queue or index file a line about it."""
+    """Yield the same documents as table lines, with a line about each queue or index file."""
     for selection in selections:
         columns = _COLUMNS[selection.what]
         shown = [(title.removesuffix("_ms"), width) for title, width in columns]
@@ -87,7 +87,7 @@ def table(node: NodeDirectory, selections: Iterable[Selection]) -> Iterator[byte
 
 
 def _readable(name: str, value: Any) -> Any:
-    """What of a file ends in `_ms` is a point in time."""
+    """Return *value* for people: fields of files that end in `_ms` are points in time."""
     if name.endswith("_ms") and isinstance(value, int):
         return shown_time(value)
     return shown(name, value) if isinstance(value, bool) else value

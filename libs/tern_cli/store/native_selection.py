@@ -1,4 +1,7 @@
-"""What `ternmq store dump` shall show of a data directory, and the paths that say so."""
+"""Selection of the contents of a data directory that `ternmq store dump` shows.
+
+The selection comes from options, or from the paths of files.
+"""
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -11,7 +14,7 @@ _ENTRY_SIZE_BYTES, _ENTRIES_PER_FILE = 20, 300_000
 
 
 class What(StrEnum):
-    """The parts of a data directory that can be shown."""
+    """Parts of a data directory that can be shown."""
 
     ENTRIES = "entries"
     RECORDS = "records"
@@ -23,7 +26,10 @@ class What(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """*topic* is a name or an id; *first* counts what the kind of dump counts; *begin* and *stop* are positions of the log."""
+    """Filter of one dump.
+    *topic* is a name or an id. The unit of *first* depends on the part. *begin* and *stop* are
+    positions of the log.
+    """
 
     what: What
     topic: str | None = None
@@ -36,25 +42,25 @@ class Selection:
     bodies: bool = False
 
     def wants_topic(self, topic_id: int, name: str) -> bool:
-        """Whether messages of this topic are wanted."""
+        """Return whether messages of this topic are selected."""
         return self.topic is None or self.topic in {name, str(topic_id)}
 
     def wants_queue(self, queue: int) -> bool:
-        """Whether messages of this queue are wanted."""
+        """Return whether messages of this queue are selected."""
         return self.queue is None or self.queue == queue
 
 
 def select(
     paths: list[Path], data_dir: Path | None, wanted: Selection | None, base: Selection
 ) -> tuple[Path, list[Selection]]:
-    """The data directory, and what to show of it: of each of *paths*, which are files in it, or of all of it.
-
-    *wanted*: what was asked for with --what; *base* has the other options. CommandFailed (exit 2) if that does not go together.
+    """Return the data directory and its selections: one per file in *paths*, or one for all of it.
+    *wanted*: the selection of --what; *base* has the other options. CommandFailed (exit 2) if the
+    options and paths contradict each other.
     """
     if not paths:
         if data_dir is None:
             raise CommandFailed(
-                "Nothing to show", "Say --data-dir, such as .tern/data/broker-a-0, or name files.", exit_code=2
+                "Nothing to show", "Use --data-dir, such as .tern/data/broker-a-0, or name files.", exit_code=2
             )
         return data_dir, [wanted or base]
     if len(paths) == 1 and data_dir is None and (paths[0] / "commitlog").is_dir():
@@ -67,7 +73,9 @@ def select(
 
 
 def _of_file(path: Path, wanted: Selection | None, base: Selection) -> tuple[Path, Selection]:
-    """`commitlog/FILE`, `consumequeue/ID/QUEUE/FILE`, `index/FILE`, `state/FILE`: its directory, and that part of the dump."""
+    """Return the data directory of a file, and the selection of the file's contents.
+    Files are `commitlog/FILE`, `consumequeue/ID/QUEUE/FILE`, `index/FILE`, `state/FILE`.
+    """
     whole = path.absolute()
     parts, name = whole.parts, whole.name
     if not whole.is_file():
@@ -85,7 +93,5 @@ def _of_file(path: Path, wanted: Selection | None, base: Selection) -> tuple[Pat
         return whole.parents[1], replace(base, what=What.INDEX, file=name)
     if parts[-2] == "state":
         return whole.parents[1], replace(base, what=What.STATE, file=name)
-    detail = (
-        f"{path} is no file of commitlog/, consumequeue/, index/ or state/. Of RocketMQ's files: say --format rocketmq."
-    )
+    detail = f"{path} is no file of commitlog/, consumequeue/, index/ or state/. For RocketMQ's files, use --format rocketmq."
     raise CommandFailed("Not a file of a node", detail, exit_code=2)

@@ -1,4 +1,4 @@
-"""RocketMQ's records, queue entries and index entries as documents, in the words of RocketMQ's own classes. Pure."""
+"""RocketMQ's records and entries as documents, with the names of RocketMQ's own classes. Pure."""
 
 from base64 import b64encode
 from typing import Any
@@ -12,10 +12,10 @@ from tern_wire.records.read import RocketRecord
 
 
 def record_document(record: RocketRecord, physical_offset: int) -> dict[str, Any]:
-    """*record*, which lies at byte *physical_offset* of the commit log; RecordMalformed if its body cannot be unpacked.
-
-    `commitLogOffset` is what the record says of its own place, `storedBodyCRC32Masked` is computed from the stored body,
-    `body` is base64 after unpacking, numbers are Java's (signed).
+    """Return *record*, at byte *physical_offset* of the commit log, as a document.
+    `commitLogOffset` is the record's own claim of its place, `storedBodyCRC32Masked` is computed
+    from the stored body, `body` is base64 after unpacking, numbers are Java's (signed).
+    RecordMalformed if the body cannot be unpacked.
     """
     body = record.plain_body(ROCKETMQ_RECORD_SIZE_MAX_BYTES)
     return {
@@ -48,7 +48,7 @@ def record_document(record: RocketRecord, physical_offset: int) -> dict[str, Any
 
 
 def entry_document(entry: QueueEntry) -> dict[str, Any]:
-    """One entry of a consume queue."""
+    """Return one entry of a consume queue."""
     return {
         "queueOffset": entry.offset,
         "physicalOffset": entry.position,
@@ -58,7 +58,9 @@ def entry_document(entry: QueueEntry) -> dict[str, Any]:
 
 
 def header_document(header: IndexHeader, name: str, size_bytes: int) -> dict[str, Any]:
-    """An index file's header. `indexCount` is the number that the next entry gets: one more than there are."""
+    """Return an index file's header.
+    `indexCount` is the number of the next entry: the count plus one.
+    """
     return {
         "file": name,
         "fileSize": size_bytes,
@@ -72,7 +74,7 @@ def header_document(header: IndexHeader, name: str, size_bytes: int) -> dict[str
 
 
 def index_document(entry: IndexEntry, header: IndexHeader) -> dict[str, Any]:
-    """One entry of an index file. `storeTimestamp` is exact to the second."""
+    """Return one entry of an index file. `storeTimestamp` is exact to the second."""
     return {
         "index": entry.number,
         "slotHash": entry.key_hash,

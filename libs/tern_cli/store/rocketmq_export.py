@@ -1,8 +1,9 @@
-"""A stopped node's messages as a RocketMQ store: every queue entry becomes a record with its own offset and place.
+"""A stopped node's messages as a RocketMQ store: one record per queue entry, with its own offset.
 
-Law: what RocketMQ derives from a record must be what our queue says of it. So a record that is delivered by reference is written
-once per reference, with the topic and queue of that entry, as committed, and with the time at which it became visible (which is
-what RocketMQ does when it delivers a delayed message); all other bytes stay. A record that is not sound ends the export, since a
+Law: everything that RocketMQ derives from a record must match our queue entry. A record that is
+delivered by reference is therefore written once per reference, with the topic and queue of that
+entry, as committed, and with the time at which it became visible (which is what RocketMQ does when
+it delivers a delayed message). All other bytes stay. A damaged record ends the export, since a
 broker would drop it and everything behind it.
 """
 
@@ -28,14 +29,16 @@ from tern_wire.records.queue_entry import is_queued
 from tern_wire.records.read import decode_record, decode_rocketmq_record
 from tern_wire.records.write import encode_rocketmq_record
 
-# What is in memory of the log at a time, but for one larger record.
+# Bytes of the log in memory at a time, except for one larger record.
 BATCH_SIZE_MAX_BYTES = 8 << 20
 BATCH_ROWS_MAX = 1 << 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportSummary:
-    """What was written. *left_out*: topics whose names RocketMQ needs for itself. *settings*: what a broker must be told."""
+    """Result of an export.
+    *left_out*: topics whose names RocketMQ reserves. *settings*: settings that a broker needs.
+    """
 
     messages: int
     topics: int
@@ -49,10 +52,10 @@ class ExportSummary:
 
 
 class RocketExport:
-    """One export. Owner: the command; `messages` says how much there is, `run` does it once."""
+    """One export. Owner: the command. `messages` is the number to write; `run` runs once."""
 
     def __init__(self, store: OfflineStore, settings: RocketSettings) -> None:
-        """Reads the names of topics and the ends of queues; errors as `OfflineStore.read`."""
+        """Read topic names and the ends of queues; errors are those of `OfflineStore.read`."""
         self._store, self._settings = store, settings
         self._keys: list[tuple[int, int]] = []
         self._names: list[bytes] = []
@@ -72,9 +75,9 @@ class RocketExport:
         self._name_units = np.frombuffer(b"".join(self._names), np.uint8)
 
     def run(self, directory: Path, progress: Callable[[int, int], None]) -> ExportSummary:
-        """Write the store into *directory*, which is empty. *progress* is told messages and bytes as they are written.
-
-        LogRot, DerivedDamage or StoreError where something is not sound; OSError when the disk is full.
+        """Write the store into the empty *directory*.
+        *progress* gets messages and bytes as written. LogRot, DerivedDamage or StoreError when data
+        is damaged; OSError when the disk is full.
         """
         queues = [
             RocketQueue(name.decode(), queue, first)
@@ -108,7 +111,9 @@ class RocketExport:
         )
 
     def _offsets(self, queues: list[RocketQueue]) -> dict[str, dict[str, int]]:
-        """What groups have committed. A queue without a message begins anew at 0: pre-blanks alone would hide what comes later."""
+        """Return the committed offsets of groups.
+        A queue without messages restarts at 0: pre-blanks alone would hide later messages.
+        """
         ends = {(queue.topic, str(queue.queue)): end for queue, (_, end) in zip(queues, self._ranges, strict=True)}
         table = self._store.config("consumerOffset.json").get("offsetTable", {})
         return {
@@ -116,7 +121,7 @@ class RocketExport:
             for key, row in table.items()
         }
 
-    # Entries and names -----------------------------------------------------------------------------------------
+    # Entries and names ----------------------------------------------------------------------------
     def _read_entries(self, source: int, offset: int, count: int) -> Rows:
         topic_id, queue = self._keys[source]
         entries = self._store.entries(topic_id, queue, offset, count)
@@ -125,7 +130,7 @@ class RocketExport:
         return entries
 
     def _name(self, topic_id: int, queue: int) -> str:
-        """The topic's name; where the configuration lacks it, what a record of the queue says."""
+        """Return the topic's name: from the configuration, else from a record of the queue."""
         topic = self._store.topics.get(topic_id)
         if topic is not None:
             return topic.name
@@ -138,7 +143,7 @@ class RocketExport:
         except LinkBodyMalformed as error:
             raise StoreError(f"the first record of queue {topic_id}/{queue} is not one: {error.detail}") from error
 
-    # Records ---------------------------------------------------------------------------------------------------
+    # Records --------------------------------------------------------------------------------------
     def _records(self, rows: Rows) -> tuple[memoryview, RecordColumns]:
         sizes = rows["size"].astype(np.int64)
         data = self._store.read(rows["position"].astype(np.int64), sizes)
@@ -172,7 +177,7 @@ class RocketExport:
                 raise self._unsound(rows, number, "its body does not have the checksum in the record")
 
     def _has_topic(self, columns: RecordColumns, rows: Rows) -> npt.NDArray[np.bool_]:
-        """Whether each record carries the name of the topic that shows it."""
+        """Return for each record whether its topic is the topic of the queue that lists it."""
         sources = rows["source"]
         same: npt.NDArray[np.bool_] = columns.topic_sizes == self._name_sizes[sources]
         for run in blocks(columns.topic_sizes):
@@ -189,7 +194,7 @@ class RocketExport:
     def _rewritten(
         self, data: memoryview, columns: RecordColumns, rows: Rows, foreign: npt.NDArray[np.bool_]
     ) -> memoryview:
-        """*data* with the *foreign* records as their queues show them: few, so one by one."""
+        """Return *data* with the *foreign* records rewritten for their queues, one by one."""
         parts: list[bytes | memoryview] = []
         done = 0
         for number in np.flatnonzero(foreign).tolist():
@@ -206,12 +211,14 @@ class RocketExport:
         return memoryview(bytearray(b"".join([*parts, data[done:]])))
 
     def _with_visible_times(self, data: memoryview, columns: RecordColumns, rows: Rows) -> RecordColumns:
-        """Messages by reference with the time of their delivery: RocketMQ's search by time needs times that rise in a queue."""
+        """Give messages delivered by reference the time of their delivery.
+        RocketMQ's search by time requires ascending times in a queue.
+        """
         stored_ms = columns.heads["stored_ms"]
         lifted = stored_ms.copy()
         for source in np.unique(rows["source"]).tolist():
             topic_id, queue = self._keys[source]
-            # All others were visible at the moment that they were stored.
+            # All other messages were visible as soon as they were stored.
             if (topic_id, queue) not in self._store.references:
                 continue
             first, last = self._store.references[topic_id, queue]
@@ -232,12 +239,12 @@ class RocketExport:
         return StoreError(
             f"message {row['offset']} of {self._names[source].decode()}, queue {self._keys[source][1]}, at position "
             f"{row['position']} is damaged: {reason}. RocketMQ would drop everything behind it, so nothing was exported. "
-            "Export another node of the group; `ternmq store verify` says what else is damaged here."
+            "Export another node of the group; `ternmq store verify` lists all damage here."
         )
 
 
 def _batches(found: Iterable[Rows]) -> Iterator[Rows]:
-    """The rows again, as many together as a batch may hold: merging many queues yields them by the handful."""
+    """Merge rows into full batches: a merge of many queues yields them in small groups."""
     waiting: list[Rows] = []
     count = size_bytes = 0
     for rows in found:

@@ -1,7 +1,7 @@
-"""Files of a RocketMQ store, read as streams: what kind a file is, and its records as documents with RocketMQ's names.
+"""Files of a RocketMQ store as streams: their kind, and their records as documents.
 
-Law: no more of a file is in memory than its largest record (at most 16 MiB) or a block of entries, and damage is reported with
-file and byte.
+Documents have RocketMQ's names. Law: at most the largest record of a file (16 MiB) or a block of
+entries is in memory, and damage is reported with file and byte.
 """
 
 from collections.abc import Iterator
@@ -33,13 +33,15 @@ from tern_wire.records.read import decode_rocketmq_record
 # Whole entries of both kinds.
 _BLOCK_SIZE_BYTES = 20 * 3 * KIB
 _READ_AHEAD_SIZE_BYTES = 1024 * KIB
-# Message times between 2001 and 5138: what tells an index's header from the entries of a queue.
+# Message times between 2001 and 5138: they distinguish an index's header from entries of a queue.
 _TIMES_MS = range(10**12, 10**14)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RocketFile:
-    """One file that has been recognised. *first* is the byte of the log or queue at which it begins, -1 if not known."""
+    """One recognised file.
+    *first* is the byte of the log or queue at which it begins, -1 if unknown.
+    """
 
     path: Path
     kind: FileKind
@@ -48,7 +50,7 @@ class RocketFile:
     index_slots: int
 
     def documents(self) -> Iterator[dict[str, Any]]:
-        """Its records in file order; CommandFailed (exit 1) names file and byte where it is damaged."""
+        """Yield its records in file order; CommandFailed (exit 1) with file and byte at damage."""
         readers = {
             FileKind.COMMIT_LOG: self._records,
             FileKind.CONSUME_QUEUE: self._queue_entries,
@@ -114,16 +116,16 @@ class RocketFile:
                     yield index_document(entry, header)
                     number, at = number + 1, at + INDEX_ENTRY_SIZE_BYTES
         except RecordMalformed as error:
-            hint = "" if self.index_slots else "; if maxHashSlotNum was not a quarter of maxIndexNum, say --index-slots"
+            hint = "" if self.index_slots else "; if maxHashSlotNum was not a quarter of maxIndexNum, use --index-slots"
             raise self._damaged(at, f"{error.fields['reason']}{hint}") from error
 
     def _rest_is_empty(self, file: BinaryIO, since: int) -> None:
-        """What is not yet written is zeros to the end; anything else behind zeros is a hole in the data."""
+        """Check that the unwritten rest is zeros; data behind zeros means a hole in the data."""
         at = file.tell()
         while block := file.read(_READ_AHEAD_SIZE_BYTES):
             if block.strip(b"\0"):
                 at += len(block) - len(block.lstrip(b"\0"))
-                raise self._damaged(since, f"zeros, and behind them data again at byte {at}")
+                raise self._damaged(since, f"zeros, followed by data again at byte {at}")
             at += len(block)
 
     def _damaged(self, at: int, reason: str) -> CommandFailed:
@@ -133,7 +135,7 @@ class RocketFile:
 
 
 def open_rocketmq_file(path: Path, kind: FileKind | None, index_slots: int) -> RocketFile:
-    """*path* as a file of RocketMQ's, of *kind* if that is said; CommandFailed (exit 2) if it cannot be one."""
+    """Open *path* as a file of RocketMQ, of *kind* if given; CommandFailed (exit 2) if not."""
     try:
         size_bytes = path.stat().st_size
         with path.open("rb") as file:
@@ -142,7 +144,7 @@ def open_rocketmq_file(path: Path, kind: FileKind | None, index_slots: int) -> R
         raise CommandFailed("The file cannot be read", f"{path}: {error.strerror}.", exit_code=2) from error
     kind = kind or _kind_by_path(path) or _kind_by_content(head, size_bytes, index_slots)
     if kind is None:
-        reason = f"{path} is neither a commit log, a consume queue nor an index: say --kind if it is one."
+        reason = f"{path} is neither a commit log, a consume queue nor an index: use --kind if it is one."
         raise CommandFailed("Not a file of RocketMQ's", reason, exit_code=2)
     named = len(path.name) == 20 and path.name.isascii() and path.name.isdecimal()
     return RocketFile(
@@ -151,7 +153,7 @@ def open_rocketmq_file(path: Path, kind: FileKind | None, index_slots: int) -> R
 
 
 def _kind_by_path(path: Path) -> FileKind | None:
-    """`commitlog/FILE`, `consumequeue/TOPIC/QUEUE/FILE`, `index/FILE`."""
+    """Return the kind of `commitlog/FILE`, `consumequeue/TOPIC/QUEUE/FILE`, `index/FILE`."""
     parts = path.absolute().parts[-4:]
     for depth, kind in ((2, FileKind.COMMIT_LOG), (4, FileKind.CONSUME_QUEUE), (2, FileKind.INDEX)):
         if len(parts) >= depth and parts[-depth] == kind.value:
@@ -170,11 +172,11 @@ def _kind_by_content(head: bytes, size_bytes: int, index_slots: int) -> FileKind
         if header.begin_ms in _TIMES_MS and header.end_ms in _TIMES_MS and header.next_entry <= room:
             return FileKind.INDEX
     except RecordMalformed:
-        # Then it is no index; the last possibility is tried below.
+        # Not an index; the last possibility is tried below.
         pass
     if size_bytes % QUEUE_ENTRY_SIZE_BYTES:
         return None
-    # A place that a commit log can have, and a size that a record can have.
+    # A possible position of a commit log, and a possible size of a record.
     position, size, _ = (int(value) for value in np.frombuffer(head, QUEUE_ENTRIES, count=1)[0].item())
     likely = position in range(1 << 50) and (size == PRE_BLANK_SIZE or size in range(1, ROCKETMQ_RECORD_SIZE_MAX_BYTES))
     return FileKind.CONSUME_QUEUE if likely else None

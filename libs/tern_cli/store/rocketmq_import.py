@@ -1,9 +1,11 @@
-"""The messages of a RocketMQ store sent into a running mesh, and a note of how far that is.
+"""Import of a RocketMQ store's messages into a running mesh, and the note of its progress.
 
-The note, JSON beside the store: which store went to which mesh with which choice of topics, the position in the store's log up to
-which everything is confirmed, and the counts so far.
-Law: a round of messages is sent and confirmed, then the note is written. So an import that was interrupted sends at most its last
-round again, and those carry the idempotency keys that they had; every message keeps its queue and its place in it.
+The note, JSON beside the store, has the store, the mesh, the choice of topics, the position in the
+store's log up to which everything is confirmed, and the counts so far.
+
+Law: a round of messages is sent and confirmed, then the note is written. An interrupted import
+therefore repeats at most its last round, with the same idempotency keys. Every message keeps its
+queue and its place in it.
 """
 
 import contextlib
@@ -32,15 +34,18 @@ from tern_wire.limits import QUEUES_PER_TOPIC_MAX
 from tern_wire.names import is_of, own_name, parse_queue, topic_in
 from tern_wire.records.read import RocketRecord
 
-# Records between two looks at the note, whatever of them is sent: a long stretch of a store's own topics counts too.
+# Bytes of records between two writes of the note, sent or not: a long stretch of a store's own
+# topics counts too.
 ROUND_SIZE_MAX_BYTES = 8 << 20
-# Refused messages that are told one by one; of the others there is a count.
+# Refused messages that are listed; the others are only counted.
 REFUSALS_SHOWN_MAX = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportChoice:
-    """What of the store goes in, and under which names. *topics* (the store's names): these only, all if empty. *namespace*: where it goes."""
+    """Selection and renaming of topics.
+    *topics* (names in the store): only these, all if empty. *namespace*: the target.
+    """
 
     topics: frozenset[str] = frozenset()
     renamed: Mapping[str, str] = field(default_factory=dict)
@@ -50,7 +55,10 @@ class ImportChoice:
 
 @dataclass(slots=True)
 class ImportTally:
-    """Counts, kept in the note. *skipped*: reason to messages; *refused*: what the mesh would not take, the first ones with why."""
+    """Counts, kept in the note.
+    *skipped*: reason to number of messages. *refused*: messages that the mesh refused; *refusals*
+    has the reasons of the first ones.
+    """
 
     messages: int = 0
     replayed: int = 0
@@ -61,14 +69,13 @@ class ImportTally:
 
 
 class RocketImport:
-    """One import. Owner: the command; `run` does it once, from where the note says."""
+    """One import. Owner: the command. `run` runs once, from the position in the note."""
 
     def __init__(
         self, log: RocketLog, choice: ImportChoice, endpoints: Sequence[str], note: Path, *, patience_ms: int = 30_000
     ) -> None:
-        """Reads the note; CommandFailed (exit 2) if it is of another store, mesh or choice.
-
-        *patience_ms*: how long a request is repeated while the mesh does not take it.
+        """Read the note; CommandFailed (exit 2) if it is of another store, mesh or choice.
+        *patience_ms*: how long a request is repeated while the mesh does not accept it.
         """
         self._log, self._choice, self._endpoints, self._note = log, choice, list(endpoints), note
         self._policy = RetryPolicy(deadline_ms=patience_ms)
@@ -85,9 +92,9 @@ class RocketImport:
         self.position, self.done, self.tally = self._read_note()
 
     def run(self, progress: Callable[[int, int], None]) -> ImportTally:
-        """Send what is left. *progress* is told messages and bytes of the log.
-
-        CommandFailed or a TernError ends it; what is confirmed stays in the note, and the next run goes on from there.
+        """Send the remaining messages. *progress* gets messages and bytes of the log.
+        CommandFailed or a TernError ends the import. Confirmed messages stay in the note, and the
+        next run continues from there.
         """
         self._counts = self._log.queue_counts()
         with (
@@ -107,9 +114,9 @@ class RocketImport:
         self._write_note()
         return self.tally
 
-    # From the store --------------------------------------------------------------------------------------------
+    # From the store -------------------------------------------------------------------------------
     def _rounds(self) -> Iterator[tuple[int, list[tuple[str, RocketRecord]]]]:
-        """Messages with the names that their topics get here, a round at a time, and where the log goes on behind them."""
+        """Yield rounds of messages with new topic names, and the log position behind each."""
         found: list[tuple[str, RocketRecord]] = []
         skipped: Counter[str] = Counter()
         begin = end = self.position
@@ -134,7 +141,7 @@ class RocketImport:
             raise damage
 
     def _name(self, position: int, record: RocketRecord) -> tuple[str, str]:
-        """The topic that the record goes to, or why it is skipped; both empty if it was not asked for."""
+        """Return the record's target topic, or the reason to skip it; two "" if unselected."""
         topic = record.topic_name
         if self._choice.topics and topic not in self._choice.topics:
             return "", ""
@@ -145,17 +152,17 @@ class RocketImport:
         if (position, record) not in self._dispatched:
             return "", f"{topic}: in no queue"
         try:
-            # RocketMQ's clients write namespace%topic, too.
+            # RocketMQ's clients also write namespace%topic.
             is_ours = self._choice.namespace and is_of(self._choice.namespace, topic)
             return topic_in("", renamed or (own_name(topic) if is_ours else topic)), ""
         except IllegalTopic:
-            return "", f"{topic}: not a name here; give it one with --rename '{topic}=NEW'"
+            return "", f"{topic}: not a valid name here; rename it with --rename '{topic}=NEW'"
 
     def _count(self, skipped: Counter[str]) -> None:
         for reason, count in skipped.items():
             self.tally.skipped[reason] = self.tally.skipped.get(reason, 0) + count
 
-    # To the mesh -----------------------------------------------------------------------------------------------
+    # To the mesh ----------------------------------------------------------------------------------
     def _take(
         self,
         admin: BlockingAdmin,
@@ -172,9 +179,9 @@ class RocketImport:
             self._refuse(topic, record, str(error.fields["reason"]))
 
     def _make_topic(self, admin: BlockingAdmin, topic: str, stored_as: str) -> list[str]:
-        """The topic's queues in one broker group, by number; made if they are not there."""
+        """Return the topic's queues in one broker group, by number; create missing ones."""
         wanted = min(max(self._counts.get(stored_as, 0), 1), QUEUES_PER_TOPIC_MAX)
-        # It may be there with more queues than the store's: that is as good.
+        # An existing topic with more queues than the store's serves as well.
         with contextlib.suppress(TopicConflict):
             admin.create_topic(topic, wanted)
         names = [parse_queue(row.queue, topic) for row in admin.offsets(topic)]
@@ -211,7 +218,7 @@ class RocketImport:
             place = f"{record.topic_name}, queue {record.queue}, offset {record.queue_offset}"
             self.tally.refusals.append(f"{place} (for {topic}): {reason}")
 
-    # The note --------------------------------------------------------------------------------------------------
+    # The note -------------------------------------------------------------------------------------
     def _read_note(self) -> tuple[int, bool, ImportTally]:
         try:
             document: dict[str, Any] = json.loads(self._note.read_bytes())
@@ -229,14 +236,16 @@ class RocketImport:
             other = next(name for name in identity if identity[name] != self._identity[name])
             raise CommandFailed(
                 "An earlier import was another one",
-                f"{self._note} says {other} {identity[other]}, now it is {self._identity[other]}. Repeat that command to go on "
-                "with it, or name another note with --state to begin anew.",
+                f"{self._note} says {other} {identity[other]}, now it is {self._identity[other]}. Repeat that command to continue "
+                "it, or name another note with --state to start again.",
                 exit_code=2,
             )
         return position, done, tally
 
     def _write_note(self) -> None:
-        """The note appears whole. Not synced: a lost one repeats what idempotency keys catch."""
+        """Replace the note atomically.
+        It is not synced: idempotency keys absorb the repeated sends after a lost note.
+        """
         document = {**self._identity, "position": self.position, "done": self.done, "tally": asdict(self.tally)}
         draft = self._note.with_name(f"{self._note.name}.{os.getpid()}.new")
         try:
@@ -251,7 +260,7 @@ class RocketImport:
 
 
 def send_failed(error: TernError, note: Path) -> CommandFailed:
-    """What stopped an import, and that it can go on."""
+    """Return the error that stopped an import, with the way to continue."""
     return CommandFailed(
         error.title, f"{error.detail} What is confirmed stands in {note}: repeat the command to go on from there."
     )

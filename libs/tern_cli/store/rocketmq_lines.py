@@ -1,4 +1,4 @@
-"""Documents as lines on the way out: NDJSON, one JSON array, or a table; each as a stream that holds one line."""
+"""Documents as output lines: NDJSON, one JSON array, or a table; streams that hold one line."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -9,7 +9,7 @@ import orjson
 from tern_cli.readable import shown_time
 from tern_cli.store.file_kinds import FileKind
 
-# Column (a field, or a property after a dot) and width; text is to the left, numbers to the right.
+# Column (a field, or a property after a dot) and width; texts left-aligned, numbers right-aligned.
 _COLUMNS: dict[FileKind, list[tuple[str, int]]] = {
     FileKind.COMMIT_LOG: [
         *(("physicalOffset", 14), ("totalSize", 9), ("storeTimestamp", 29), ("queueId", 7), ("queueOffset", 11)),
@@ -26,12 +26,12 @@ _TEXTS = {"compression", "topic", "properties.TAGS", "properties.KEYS"}
 
 
 def ndjson_lines(documents: Iterable[dict[str, Any]]) -> Iterator[bytes]:
-    """Each document as a line."""
+    """Return each document as a line."""
     return (orjson.dumps(document) + b"\n" for document in documents)
 
 
 def json_lines(documents: Iterable[dict[str, Any]]) -> Iterator[bytes]:
-    """The documents as one array, a line each."""
+    """Yield the documents as one array, one line per document."""
     before = b"[\n"
     for document in documents:
         yield before + orjson.dumps(document)
@@ -40,7 +40,7 @@ def json_lines(documents: Iterable[dict[str, Any]]) -> Iterator[bytes]:
 
 
 def table_lines(kind: FileKind, path: Path, documents: Iterable[dict[str, Any]]) -> Iterator[bytes]:
-    """The file's name, its columns, a row per record; an index's header stands above its columns."""
+    """Yield the file's name, its columns and its rows; an index's header precedes its columns."""
     columns = _COLUMNS[kind]
     yield f"{printable(str(path))}\n".encode()
     titles = ((name.rpartition(".")[2], width, name in _TEXTS) for name, width in columns)
@@ -71,5 +71,5 @@ def _cell(document: dict[str, Any], name: str, width: int) -> str:
 
 
 def printable(text: str) -> str:
-    """What a terminal may be shown: a topic of a damaged file must not move its cursor."""
+    """Return *text* safe for a terminal: a topic of a damaged file must not move the cursor."""
     return "".join(letter if letter.isprintable() else "?" for letter in text)

@@ -1,8 +1,9 @@
-"""The records of a RocketMQ store in the order of its commit log, and which of them are messages of a queue.
+"""Records of a RocketMQ store in the order of its commit log, and their membership in queues.
 
-Law: no more is in memory than one record (at most 16 MiB) and a bounded number of blocks of queue entries, whatever the store's size.
-A record is a message when its queue's entry points at it. Where a queue's files do not reach (a broker that crashed had not yet
-written them, or the folder was left out), it is one when RocketMQ would make an entry for it.
+Law: at most one record (16 MiB) and a bounded number of blocks of queue entries are in memory, for
+a store of any size. A record is a message when its queue's entry points at it. Where a queue's
+files do not reach (a crashed broker had not written them yet, or the folder was left out), it is a
+message when RocketMQ would make an entry for it.
 """
 
 import contextlib
@@ -23,7 +24,7 @@ from tern_wire.records.queue_entry import QUEUE_ENTRY_SIZE_BYTES, is_queued
 from tern_wire.records.read import RocketRecord, decode_rocketmq_record
 
 _READ_AHEAD_SIZE_BYTES = 1024 * KIB
-# Entries that are read together, and how many such blocks are kept: 20 MB at most.
+# Entries per block, and blocks kept in memory: 20 MB at most.
 _BLOCK_ENTRIES = 4096
 _BLOCKS_MAX = 256
 
@@ -32,7 +33,7 @@ class RocketLog:
     """A store's commit log, read from front to back. Owner: the command that opened it."""
 
     def __init__(self, directory: Path) -> None:
-        """CommandFailed (exit 2) if *directory* is no store: it holds no `commitlog/` with files named by 20 digits."""
+        """CommandFailed (exit 2) if *directory* has no `commitlog/` with 20-digit file names."""
         folder = directory / "commitlog"
         try:
             paths = sorted(path for path in folder.iterdir() if len(path.name) == 20 and path.name.isdecimal())
@@ -46,22 +47,24 @@ class RocketLog:
             raise CommandFailed("Not a RocketMQ store", f"{folder} holds no commit-log file.", exit_code=2)
         self.directory = directory
         self._paths = {int(path.name): path for path in paths}
-        # Such a broker did not stop in an orderly way, so its last record may be half there.
+        # Such a broker did not stop cleanly, so its last record may be incomplete.
         self._was_killed = (directory / "abort").exists()
 
     @property
     def begin(self) -> int:
-        """Where the log begins."""
+        """Return the position at which the log begins."""
         return min(self._paths)
 
     @property
     def end(self) -> int:
-        """Where its last file ends."""
+        """Return the position at which its last file ends."""
         last = max(self._paths)
         return last + self._paths[last].stat().st_size
 
     def records(self, position: int = 0) -> Iterator[tuple[int, RocketRecord]]:
-        """Every record from *position* (a record's, or 0) on, and where it lies; CommandFailed at the first that is damaged."""
+        """Yield every record from *position* (a record's, or 0) on, with its position.
+        CommandFailed at the first damaged record.
+        """
         bases = sorted(self._paths)
         for base in bases:
             if base == bases[-1] or bases[bases.index(base) + 1] > position:
@@ -100,7 +103,9 @@ class RocketLog:
             position += size
 
     def queue_counts(self) -> dict[str, int]:
-        """How many queues each topic has: from config/topics.json, else as many as there are folders or records of."""
+        """Return the number of queues of each topic.
+        It comes from config/topics.json, else from the folders or records of queues.
+        """
         counts: dict[str, int] = {}
         path = self.directory / "config" / "topics.json"
         try:
@@ -115,7 +120,7 @@ class RocketLog:
         for topic in folder.iterdir() if folder.is_dir() else ():
             queues = [int(queue.name) + 1 for queue in topic.iterdir() if queue.name.isdecimal()]
             counts[topic.name] = max([counts.get(topic.name, 0), *queues])
-        # Damage is told when the records themselves are asked for.
+        # Damage is reported when the records themselves are read.
         with contextlib.suppress(CommandFailed):
             for _, record in () if counts else self.records():
                 counts[record.topic_name] = max(counts.get(record.topic_name, 0), record.queue + 1)
@@ -123,7 +128,7 @@ class RocketLog:
 
 
 class DispatchedRecords:
-    """Which records have their entry in the store's consume queues. Owner: the command."""
+    """Records with an entry in the store's consume queues. Owner: the command."""
 
     def __init__(self, directory: Path) -> None:
         self._folder = directory / "consumequeue"
@@ -131,7 +136,7 @@ class DispatchedRecords:
         self._blocks: OrderedDict[tuple[str, int, int], Any] = OrderedDict()
 
     def __contains__(self, placed: tuple[int, RocketRecord]) -> bool:
-        """Whether the record at that position is a message that consumers see."""
+        """Return whether the record at that position is a message that consumers see."""
         position, record = placed
         if not is_queued(np.array([record.sysflag]))[0]:
             return False
@@ -139,7 +144,7 @@ class DispatchedRecords:
         return found is None or found == position
 
     def _entry(self, topic: str, queue: int, offset: int) -> int | None:
-        """The position in the entry of that offset; None where the queue's files do not reach."""
+        """Return the position in the entry at *offset*; None beyond the queue's files."""
         block = self._block(topic, queue, offset // _BLOCK_ENTRIES)
         at = offset % _BLOCK_ENTRIES
         if at >= len(block) or not int(block[at]["size"]):
@@ -157,7 +162,7 @@ class DispatchedRecords:
         return block
 
     def _read(self, topic: str, queue: int, offset: int) -> Any:
-        """Up to a block of entries from *offset* on; those that no file holds are zeros."""
+        """Return up to one block of entries from *offset* on; entries in no file are zeros."""
         folder = self._folder / topic / str(queue)
         bases = self._bases.get((topic, queue))
         if bases is None:

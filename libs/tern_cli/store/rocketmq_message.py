@@ -1,15 +1,18 @@
-"""A RocketMQ record as a message that TernMQ takes: body unpacked, tag, keys and user properties kept, bookkeeping dropped. Pure.
+"""A RocketMQ record as a message for TernMQ. Pure.
 
-     RocketMQ                         here
-     TAGS, KEYS                       tag, keys
-     UNIQ_KEY, else the offset id     idempotency key, and the property rocketmq-message-id
-     born time, flag                  the properties rocketmq-born-ms, rocketmq-flag (if it is not 0)
-     other names of MessageConst      dropped: they steer RocketMQ's own delivery
-     everything else                  a property
+The body is unpacked, tag, keys and user properties are kept, bookkeeping is dropped:
 
-What TernMQ would refuse as it is (a tag with `|`, control characters in a property, a value above 8 KiB, more than 64 properties)
-goes as one JSON object, in pieces, into the properties rocketmq-rest-0, rocketmq-rest-1 and so on: no message is lost to a property.
-Reference: Apache RocketMQ 5, MessageConst.
+  RocketMQ                         here
+  TAGS, KEYS                       tag, keys
+  UNIQ_KEY, else the offset id     idempotency key, and the property rocketmq-message-id
+  born time, flag                  the properties rocketmq-born-ms, rocketmq-flag (if it is not 0)
+  other names of MessageConst      dropped: they control RocketMQ's own delivery
+  everything else                  a property
+
+Values that TernMQ would refuse (a tag with `|`, control characters in a property, a value above 8
+KiB, more than 64 properties) become one JSON object, in pieces, in the properties rocketmq-rest-0,
+rocketmq-rest-1 and so on: no message is lost because of a property. Reference: Apache RocketMQ 5,
+MessageConst.
 """
 
 import json
@@ -32,7 +35,7 @@ from tern_wire.records.read import RocketRecord
 PREFIX = "rocketmq-"
 # A letter has at most four bytes.
 _PIECE_LETTERS = PROPERTY_VALUE_SIZE_MAX_BYTES // 4
-# What is left to the user when all of the rest (16 KiB in pieces) and our three facts have their place.
+# Properties left to the user beside the pieces of the rest (16 KiB) and our three facts.
 _USER_PROPERTIES_MAX = PROPERTIES_MAX - PROPERTIES_SIZE_MAX_BYTES // _PIECE_LETTERS - 3
 _FACTS_SIZE_BYTES = IDEMPOTENCY_KEY_SIZE_MAX_BYTES + 128
 OWN_PROPERTIES = RESERVED_PROPERTIES | {
@@ -46,16 +49,16 @@ OWN_PROPERTIES = RESERVED_PROPERTIES | {
 
 
 def message_of(record: RocketRecord, queue: str) -> OutgoingMessage:
-    """*record* for *queue* (`broker-a:3`); RecordMalformed or CompressionNotInstalled if its body cannot be unpacked.
-
-    What no mapping can help (a body above 4 MiB, properties above 16 KiB) is left for the proxy to refuse.
+    """Return *record* as a message for *queue* (`broker-a:3`).
+    RecordMalformed or CompressionNotInstalled if its body cannot be unpacked. Records that cannot
+    be mapped (a body above 4 MiB, properties above 16 KiB) are left for the proxy to refuse.
     """
     found = record.property_map()
     properties, rest = _user_properties(found)
     tag, keys = found.get(TAGS, ""), [key for key in found.get(KEYS, "").split(" ") if key]
     if not _is_legal(tag, TAG_SIZE_MAX_BYTES) or "|" in tag:
         rest[TAGS], tag = tag, ""
-    # RocketMQ parts keys at spaces alone, TernMQ at every kind of white space.
+    # RocketMQ separates keys by spaces only, TernMQ by any white space.
     if (
         len(keys) > KEYS_MAX
         or " ".join(keys).split() != keys
@@ -74,7 +77,7 @@ def message_of(record: RocketRecord, queue: str) -> OutgoingMessage:
     if record.flag:
         facts["flag"] = str(record.flag)
     size_bytes = sum(len(name.encode()) + len(value.encode()) + 2 for name, value in properties.items())
-    # The sender's own come first: a note of ours must not make a message too large.
+    # The sender's properties have priority: our notes must not make a message too large.
     if (
         size_bytes + len(tag.encode()) + len(found.get(KEYS, "").encode()) + _FACTS_SIZE_BYTES
         < PROPERTIES_SIZE_MAX_BYTES
@@ -92,7 +95,7 @@ def message_of(record: RocketRecord, queue: str) -> OutgoingMessage:
 
 
 def _user_properties(found: dict[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """What the sender set: as properties, and what cannot be one."""
+    """Return the sender's properties, and those that cannot become properties."""
     users = {name: value for name, value in found.items() if name not in OWN_PROPERTIES}
     fitting = [
         name
@@ -108,5 +111,7 @@ def _is_legal(text: str, size_max_bytes: int) -> bool:
 
 
 def told_apart(message: OutgoingMessage, record: RocketRecord) -> OutgoingMessage:
-    """*message* with the record's place in its key: for records of different bodies that share one UNIQ_KEY."""
+    """Return *message* with the record's offset id in its idempotency key.
+    Needed for records with different bodies that share one UNIQ_KEY.
+    """
     return replace(message, idempotency_key=f"{message.idempotency_key}@{record.offset_id}")

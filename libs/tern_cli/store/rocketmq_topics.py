@@ -1,6 +1,7 @@
-"""Which topics of a RocketMQ store are RocketMQ's own: they hold its bookkeeping, not what somebody sent. Pure.
+"""Topics of a RocketMQ store that hold RocketMQ's bookkeeping, not messages of users. Pure.
 
-Reference: Apache RocketMQ 5, TopicValidator (the set of system topics and the prefix), MixAll (the prefixes of groups).
+Reference: Apache RocketMQ 5, TopicValidator (the set of system topics and the prefix), MixAll (the
+prefixes of groups).
 """
 
 _OWN = frozenset(
@@ -14,7 +15,7 @@ RETRY_PREFIX, DEAD_LETTER_PREFIX = "%RETRY%", "%DLQ%"
 
 
 def own_topic(name: str) -> str:
-    """What *name* is to RocketMQ (`a system topic`, `retries of a group`, `dead letters of a group`); empty for a user's topic."""
+    """Return the role of *name* in RocketMQ, such as `a system topic`; "" for a user's topic."""
     if name.startswith(RETRY_PREFIX):
         return "retries of a group"
     if name.startswith(DEAD_LETTER_PREFIX):

@@ -1,4 +1,4 @@
-"""`ternmq store stat`: how large a node's directory is, and of what."""
+"""`ternmq store stat`: the size of a node's directory, by kind of contents."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,13 +16,16 @@ def stat_store(
     *,
     output: Output = Format.TABLE,
 ) -> None:
-    """Sizes and counts of a node's directory: files, log, topics and queues, index, timers, saved states.
+    """Show sizes and counts of a node's directory: files, log, queues, index, timers, states.
 
-    Quick, since no message is read; also while the node runs. `size` is what the files say, `on_disk` what they occupy: segments
-    are set aside whole and filled later. Queues, index and timers are counted as of the newest saved state; the log is followed
-    to its end. Nothing is verified here: that is `ternmq store verify`.
+    The command is fast, since it reads no messages, and also works while the node
+    runs. `size` is the length of the files, `on_disk` the space they occupy:
+    segments are allocated whole and filled later. Queues, index and timers are
+    counted as of the newest saved state; the log is followed to its end. Nothing
+    is verified: use `ternmq store verify` for that.
 
-    Exit code 0: shown; 1: part of it cannot be read, and why; 2: not a node's directory.
+    Exit code 0: shown. 1: a part cannot be read, with the reason. 2: not a node's
+    directory.
 
     [bold]Examples[/bold]
 
@@ -63,12 +66,12 @@ def stat_store(
 
 
 def _lines(log: dict[str, Any]) -> list[dict[str, str]]:
-    """The log's facts for people: times as dates, numbers in groups."""
+    """Return the log's facts for people: times as dates, numbers with separators."""
     lines = []
     for name, value in log.items():
         text = "unknown" if value is None else f"{value:,}" if type(value) is int else shown(name, value)
         if name.endswith("_ms") and value is not None:
-            # Of the log these are points in time.
+            # In the log's facts these are points in time.
             text = shown_time(value)
         lines.append({"": head(name), "value": text})
     return lines

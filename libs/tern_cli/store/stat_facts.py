@@ -1,4 +1,4 @@
-"""Sizes and counts of a data directory, without reading the messages in it."""
+"""Sizes and counts of a data directory, without reading its messages."""
 
 from contextlib import suppress
 from itertools import islice
@@ -14,16 +14,17 @@ from tern_store.keys.sent_keys import file_name
 from tern_store.log.entry import HEADER_SIZE_BYTES, EntryHeader, EntryKind, LogMark
 from tern_wire.link.commands import ENTRY_HEAD
 
-# As the kernel counts blocks, whatever the file system's own are.
+# Unit of the kernel's block counts, whatever the file system's block size is.
 _BLOCK_SIZE_BYTES = 512
-# How far from an end of the log a time is looked for: entries of leaders that carry no commands come one or two at a time.
+# Distance from an end of the log at which a time is searched: leaders' entries without commands
+# come one or two at a time.
 _NEIGHBOURS_MAX = 1_000
 _OTHERS = "others"
 _FOLDERS = ("commitlog", "entryindex", "consumequeue", "index", "timers", "sentkeys", "state", "config")
 
 
 def facts_of(node: NodeDirectory) -> dict[str, Any]:
-    """Everything that `ternmq store stat` shows; `problems` says what could not be read."""
+    """Return everything that `ternmq store stat` shows; `problems` lists unreadable parts."""
     problems: list[str] = []
     return {
         "directory": str(node.path),
@@ -59,7 +60,7 @@ def _attempt(read: Any, problems: list[str], otherwise: Any) -> Any:
 
 
 def _files(directory: Path) -> list[dict[str, Any]]:
-    """How many files of each kind, their bytes, and what they occupy."""
+    """Return the number of files of each kind, their bytes and the space they occupy."""
     kinds: dict[str, dict[str, Any]] = {
         kind: {"kind": kind, "files": 0, "size": 0, "on_disk": 0} for kind in (*_FOLDERS, _OTHERS, "together")
     }
@@ -79,7 +80,9 @@ def _files(directory: Path) -> list[dict[str, Any]]:
 
 
 def _sealed_keys(node: NodeDirectory) -> int:
-    """Idempotency keys in files, as the newest saved state has them. Those of the youngest table are in the state."""
+    """Return the number of idempotency keys in files, as of the newest saved state.
+    Keys of the youngest table are in the state itself.
+    """
     count = 0
     for number in node.sent_keys_marks:
         file, _ = KeyFile.open(node.path / KEYS_FOLDER / file_name(number), node.files)
@@ -89,7 +92,9 @@ def _sealed_keys(node: NodeDirectory) -> int:
 
 
 def _log(node: NodeDirectory, problems: list[str]) -> dict[str, Any]:
-    """First and last entry; the end is followed from the last entry that a state or the entry index knows."""
+    """Return the first and last entry.
+    The end is followed from the last entry in a saved state or the entry index.
+    """
     known = node.mark_behind(node.entry_index.count)
     marks = [state.mark for state in node.states if state.mark.index > known.index]
     start = max([known, *marks], key=lambda mark: mark.index)
@@ -124,15 +129,15 @@ def _log(node: NodeDirectory, problems: list[str]) -> dict[str, Any]:
 
 
 def _time_ms(node: NodeDirectory, header: EntryHeader) -> int | None:
-    """The logical time of an entry, if it has one."""
+    """Return the logical time of an entry, None if it has none."""
     if header.kind is not EntryKind.COMMANDS:
         return None
     return int(ENTRY_HEAD.unpack(node.log.read(header.position + HEADER_SIZE_BYTES, ENTRY_HEAD.size))[2])
 
 
 def _first_ms(node: NodeDirectory) -> int | None:
-    """The time of the first entry that has one."""
-    with suppress(LogRot):  # named already, or `ternmq store verify` will
+    """Return the time of the first entry that has one."""
+    with suppress(LogRot):  # reported already, or by `ternmq store verify`
         for header in islice(node.log.scan(node.log.first) or (), _NEIGHBOURS_MAX):
             if (time_ms := _time_ms(node, header)) is not None:
                 return time_ms
@@ -140,7 +145,7 @@ def _first_ms(node: NodeDirectory) -> int | None:
 
 
 def _last_ms(node: NodeDirectory, end: LogMark) -> int | None:
-    """The time of the last entry before *end* that has one, as far as the entry index leads back to it."""
+    """Return the time of the last entry before *end* that has one and is in the entry index."""
     for index in range(end.index, max(node.log.first.index + 1, end.index - _NEIGHBOURS_MAX), -1):
         before = node.entry_index.find(index - 1)
         with suppress(LogRot):

@@ -1,4 +1,4 @@
-"""`ternmq store verify`: is everything in a stopped node's directory what was written?"""
+"""`ternmq store verify`: compare a stopped node's directory with its checksums."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,7 +12,7 @@ from tern_cli.progress import byte_bar
 if TYPE_CHECKING:
     from tern_store.checks.finding import Finding
 
-# What a finding means, by its kind.
+# Remedy of a finding, by its kind.
 REMEDIES = {
     "log": "Rebuild this node from a peer; do not start it before.",
     "record": "Every node of the group has these bytes: the producer sent them, or a proxy has a defect.",
@@ -33,19 +33,26 @@ def verify_store(
     *,
     output: Output = Format.TABLE,
 ) -> None:
-    """Read everything in a stopped node's directory and say what is not as it was written. Changes nothing.
+    """Read everything in a stopped node's directory and report all damage. Changes nothing.
 
-    The log from its first to its last entry with all checksums, every message, the files that follow from the log and what they
-    point at, saved states, votes, config. The node must not run meanwhile. What a crash leaves behind is listed too, marked as
-    such: it is no damage, and the next start puts it in order.
+    The command checks the log from its first to its last entry with all
+    checksums, every message, the derived files and their references, saved
+    states, votes and config. The node must not run meanwhile. Remains of a crash
+    are listed too, marked as such: they are no damage, and the next start cleans
+    them up.
 
-    Each finding is of a kind that says who can help:
+    Each finding has a kind that determines the remedy:
 
-    log: the log itself is damaged; only another node of the group has these entries. record: a message was stored with a wrong
-    checksum. derived: queues, key index, timers, entry index; the node makes them again from its log. state: a saved state; an
-    older one does. vote: the file that remembers for whom this node voted.
+    - log: the log itself is damaged; only another node of the group has these
+      entries.
+    - record: a message was stored with a wrong checksum.
+    - derived: queues, key index, timers, entry index; the node rebuilds them
+      from its log.
+    - state: a saved state; the node uses an older one.
+    - vote: the file with this node's vote.
 
-    Exit code 0: no damage; 1: damage was found; 2: not a node's directory. If the node runs: 1, with its process id.
+    Exit code 0: no damage. 1: damage was found. 2: not a node's directory. If the
+    node runs: 1, with its process id.
 
     [bold]Examples[/bold]
 
@@ -94,7 +101,7 @@ def _document(finding: "Finding", directory: Path) -> dict[str, Any]:
 
 
 def _show(found: list["Finding"], checked_bytes: int, directory: Path) -> None:
-    """A table of what was found, then what to do, then the verdict."""
+    """Print a table of the findings, then the remedies, then the verdict."""
     from tern_store.checks.finding import FINDINGS_MAX  # noqa: PLC0415
 
     rows = [_document(finding, directory) | {"damage": "damage" if finding.is_damage else "note"} for finding in found]
@@ -111,6 +118,6 @@ def _show(found: list["Finding"], checked_bytes: int, directory: Path) -> None:
 
 
 def _show_failed(failure: CommandFailed, output: Format) -> None:
-    """A program that asked for JSON gets JSON, whatever happened."""
+    """Print the failure as JSON to stdout too when JSON was requested."""
     if output is Format.JSON:
         show_json({"checked_bytes": 0, "findings": [], "error": {"title": failure.title, "detail": failure.detail}})

@@ -1,1 +1,1 @@
-"""What the commands show: tables and lines, made from what services answer."""
+"""Tables and lines that commands show, made from the answers of services."""

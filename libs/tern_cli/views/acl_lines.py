@@ -1,4 +1,4 @@
-"""Grants as `ternmq acl` speaks of them: the words of a command as grants, and a list of grants with some more or some less. Pure."""
+"""Grants of `ternmq acl`: made from its options, added to a list, removed from it. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -20,9 +20,9 @@ from tern_wire.principals.principals import (
     read_grant,
 )
 
-# Kind -> names or patterns, as the options name them.
+# Kind -> names or patterns, in the words of the options.
 Objects = Mapping[str, Sequence[str]]
-# What a producer and a consumer need, by kind of object.
+# Actions that a producer and a consumer need, by kind of object.
 PRODUCER: Mapping[str, tuple[str, ...]] = {TOPIC: (PUB,), PRODUCER_GROUP: (TXN,)}
 CONSUMER: Mapping[str, tuple[str, ...]] = {TOPIC: (SUB,), GROUP: (SUB, ACK)}
 _OPTIONS = {TOPIC: "--topic", GROUP: "--group", PRODUCER_GROUP: "--producer-group", CLUSTER: "--cluster"}
@@ -31,7 +31,7 @@ _OPTIONS = {TOPIC: "--topic", GROUP: "--group", PRODUCER_GROUP: "--producer-grou
 def objects_of(
     topics: Sequence[str] | None, groups: Sequence[str] | None, producer_groups: Sequence[str] | None, *, cluster: bool
 ) -> Objects:
-    """What the options of a command name; CommandFailed when that is nothing."""
+    """Return the objects that a command's options name; CommandFailed when there are none."""
     found = {TOPIC: topics, GROUP: groups, PRODUCER_GROUP: producer_groups, CLUSTER: ("*",) if cluster else ()}
     objects = {kind: tuple(names) for kind, names in found.items() if names}
     if not objects:
@@ -41,17 +41,19 @@ def objects_of(
 
 
 def actions_of(text: str) -> tuple[str, ...]:
-    """`PUB,SUB` in any case."""
+    """Return the actions in a text such as `PUB,SUB`, in any case."""
     return tuple(word.strip().upper() for word in text.split(",") if word.strip())
 
 
 def wanted(effect: str, actions: Sequence[str], objects: Objects) -> list[Grant]:
-    """These *actions* on all of *objects*; InvalidField when a kind has no such action."""
+    """Return grants of *actions* on *objects*; InvalidField when a kind has no such action."""
     return [read_grant(effect, list(actions), kind, name) for kind, names in objects.items() for name in names]
 
 
 def of_role(role: Mapping[str, tuple[str, ...]], objects: Objects, *, word: str) -> list[Grant]:
-    """What a producer or a consumer needs of *objects*; CommandFailed when it has nothing to do with one of them."""
+    """Return the grants that a producer or a consumer needs on *objects*.
+    CommandFailed when the role does not apply to one of the kinds.
+    """
     for kind in objects:
         if kind not in role:
             known = " and ".join(_OPTIONS[each] for each in role)
@@ -62,7 +64,7 @@ def of_role(role: Mapping[str, tuple[str, ...]], objects: Objects, *, word: str)
 
 
 def with_more(grants: Iterable[Grant], more: Iterable[Grant]) -> list[Grant]:
-    """*grants* and *more*: one line for each effect, kind and pattern."""
+    """Return *grants* and *more*, merged into one line per effect, kind and pattern."""
     actions: dict[tuple[str, str, str], list[str]] = {}
     for grant in (*grants, *more):
         actions.setdefault((grant.effect, grant.kind, grant.pattern), []).extend(grant.actions)
@@ -73,8 +75,9 @@ def with_more(grants: Iterable[Grant], more: Iterable[Grant]) -> list[Grant]:
 
 
 def with_less(grants: Iterable[Grant], actions: Sequence[str], objects: Objects) -> list[Grant]:
-    """*grants* without *actions* (none: all) on exactly these patterns, whether they allow or deny; CommandFailed when an ALL would have to be
-    taken apart."""
+    """Return *grants* without *actions* (none: all) on exactly these patterns.
+    Both allowing and denying grants are reduced. CommandFailed when an ALL would have to be split.
+    """
     left: list[Grant] = []
     for grant in grants:
         if grant.pattern not in objects.get(grant.kind, ()):
@@ -83,7 +86,7 @@ def with_less(grants: Iterable[Grant], actions: Sequence[str], objects: Objects)
         if not actions:
             continue
         if ALL in grant.actions and ALL not in actions:
-            detail = f"'{grant}' stands for every action. Remove ALL, and grant what shall stay."
+            detail = f"'{grant}' stands for every action. Remove ALL, and grant the actions that should stay."
             raise CommandFailed("Part of ALL cannot be removed", detail, exit_code=2)
         words = [action for action in grant.actions if action not in actions]
         if words:
@@ -92,10 +95,10 @@ def with_less(grants: Iterable[Grant], actions: Sequence[str], objects: Objects)
 
 
 def grants_in(document: Mapping[str, Any]) -> list[Grant]:
-    """The grants of a principal as the API shows it."""
+    """Return the grants in the API's document of a principal."""
     return [read_grant(one["effect"], one["actions"], one["kind"], one["pattern"]) for one in document["grants"]]
 
 
 def principal_in(document: Mapping[str, Any]) -> Principal:
-    """The principal that the API shows, for decisions about it."""
+    """Return the principal in the API's document, for access decisions."""
     return Principal(name=document["principal"], grants=tuple(grants_in(document)))

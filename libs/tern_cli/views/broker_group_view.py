@@ -1,4 +1,4 @@
-"""Broker groups as people read them: who leads, what keeps one from being taken out, how far topics are on their way. Pure."""
+"""Broker groups for people: leaders, contents that prevent a removal, moves of topics. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -7,7 +7,7 @@ from tern_cli.readable import shown_time
 from tern_cli.views.topic_moves import Move, TopicName
 
 Document = Mapping[str, Any]
-# Failures and names that are shown of many; the others are counted.
+# Failures and names listed at most; the others are counted.
 SHOWN_MAX = 10
 _WHY = {
     "placed": "takes keyed and ordered messages there",
@@ -18,7 +18,7 @@ _WHY = {
 
 
 def group_rows(cluster: Document) -> list[dict[str, Any]]:
-    """All broker groups, from what the cluster looks like."""
+    """Return one row per broker group, from the cluster's document."""
     rows = []
     for name, group in sorted(cluster["broker_groups"].items()):
         connected = sum(bool(node["connected"]) for node in group["nodes"].values())
@@ -35,7 +35,7 @@ def group_rows(cluster: Document) -> list[dict[str, Any]]:
 
 
 def left_rows(left: Document) -> list[dict[str, Any]]:
-    """The topics that keep a broker group."""
+    """Return one row per topic that keeps the broker group from being removed."""
     return [
         {
             "topic": str(TopicName(row["namespace"], row["topic"])),
@@ -50,7 +50,9 @@ def left_rows(left: Document) -> list[dict[str, Any]]:
 
 
 def left_lines(left: Document, *, is_withdrawn: bool = False) -> list[str]:
-    """What is left in a broker group, and what to do about it: a sentence each. *is_withdrawn*: nothing new may go there since a moment ago."""
+    """Return a sentence for each kind of contents left in a broker group, with its remedy.
+    *is_withdrawn*: the group's write permission was withdrawn a moment ago.
+    """
     name, lines = left["broker_group"], []
     if left["writable"] and is_withdrawn:
         lines.append(f"{name} may not be written any more; proxies hear of it within 30 s.")
@@ -86,7 +88,7 @@ def left_lines(left: Document, *, is_withdrawn: bool = False) -> list[str]:
 
 
 def in_short(left: Document, moving: int) -> str:
-    """How far the draining is, in one line."""
+    """Return the progress of the draining in one line."""
     parts = {
         "placed": left["placed"],
         "on their way": moving or left["moving"],
@@ -100,7 +102,9 @@ def in_short(left: Document, moving: int) -> str:
 
 
 def move_lines(moves: Sequence[Move], command: str) -> list[str]:
-    """How many topics have moved, which have not, and until when the others are on their way. *command*: what completes it."""
+    """Return lines about moved, failed and moving topics, with the earliest end of the moves.
+    *command* completes the moves.
+    """
     failed, moving = [move for move in moves if move.failure], [move for move in moves if move.is_moving]
     changed = sum(move.changed for move in moves)
     lines = [f"Topics placed anew: {changed:,}; there already: {len(moves) - changed - len(failed):,}."]
@@ -108,19 +112,19 @@ def move_lines(moves: Sequence[Move], command: str) -> list[str]:
         until_ms = max(move.until_ms for move in moving)
         when = f" until {shown_time(until_ms)} at least" if until_ms else ""
         lines.append(
-            f"{_topics(len(moving))} on the way{when}: what was sent before keeps its order and its idempotency keys. "
+            f"{_topics(len(moving))} on the way{when}: older messages keep their order and their idempotency keys. "
             f"`{command}` then completes it."
         )
     return lines
 
 
 def moving_lines(moves: Iterable[Move]) -> list[str]:
-    """What keeps topics on their way though their time has come, the first SHOWN_MAX of them."""
+    """Return what delays topics whose move could have ended, for the first SHOWN_MAX of them."""
     return _shown([f"{move.topic}: it ends when {move.left}" for move in moves if move.is_moving and move.left])
 
 
 def failure_lines(moves: Iterable[Move]) -> list[str]:
-    """Why topics are not where they should be, the first SHOWN_MAX of them."""
+    """Return why topics are not where they should be, for the first SHOWN_MAX of them."""
     return _shown([f"{move.topic}: {move.failure}" for move in moves if move.failure])
 
 

@@ -1,4 +1,4 @@
-"""How `ternmq recv` writes a message: a format of `%` letters as rpk and kcat have it, or a JSON document. Pure."""
+"""Output of `ternmq recv`: a `%` format as in rpk and kcat, or a JSON document. Pure."""
 
 import json
 import re
@@ -32,7 +32,9 @@ _FIELDS: "dict[str, Callable[[ReceivedMessage], bytes]]" = {
 
 
 def compile_format(text: str) -> "Callable[[ReceivedMessage], bytes]":
-    """What writes a message as *text* says; CommandFailed (exit 2) for a letter that is not known."""
+    """Return a function that formats a message by *text*.
+    CommandFailed (exit 2) when *text* has an unknown letter.
+    """
     pieces: list[bytes | Callable[[ReceivedMessage], bytes]] = []
     for letter, escape, plain, rest in _PIECE.findall(text):
         if letter == "%":
@@ -48,7 +50,7 @@ def compile_format(text: str) -> "Callable[[ReceivedMessage], bytes]":
 
 
 def as_document(message: "ReceivedMessage") -> dict[str, Any]:
-    """*message* as JSON: `body` when it is UTF-8 text, else `body_base64`."""
+    """Return *message* as JSON: `body` when it is UTF-8 text, else `body_base64`."""
     document: dict[str, Any] = {
         "message_id": message.message_id,
         "topic": message.topic,
@@ -74,7 +76,7 @@ def as_document(message: "ReceivedMessage") -> dict[str, Any]:
 
 
 def body_document(body: bytes) -> dict[str, str]:
-    """`body` when it is UTF-8 text, else `body_base64`."""
+    """Return `body` when *body* is UTF-8 text, else `body_base64`."""
     try:
         return {"body": body.decode()}
     except UnicodeDecodeError:

@@ -1,6 +1,7 @@
-"""What name servers say and take, each asked by itself: they never talk to each other. No client of proxies.
+"""Requests of the command line to all name servers. Name servers never talk to each other.
 
-Reads ask all of them at once, and show where they differ. Writes go to every one, as RocketMQ's tools do; who did not take one is named.
+Reads go to all of them at once, and differences are shown. Writes go to every one, as RocketMQ's
+tools do; servers that did not accept a write are named. Proxies are not involved.
 """
 
 import http.client
@@ -15,14 +16,14 @@ from tern_cli.failures import CommandFailed
 from tern_cli.mesh.http import connect
 from tern_wire.paths import write_permission_path
 
-# One that is stopped takes connections and answers nothing; one that is alive may wait for its disk.
+# A stopped process accepts connections and never answers; a live one may wait for its disk.
 _TIMEOUT_S = 3.0
 _ASKED_AT_ONCE = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Said:
-    """What one name server answered: status 0 and no document when it did not."""
+    """Answer of one name server; status 0 and no document when there was none."""
 
     url: str
     status: int = 0
@@ -30,12 +31,12 @@ class Said:
 
     @property
     def is_good(self) -> bool:
-        """Whether it did what was asked."""
+        """Return whether the request succeeded."""
         return 200 <= self.status < 300
 
     @property
     def reason(self) -> str:
-        """Why not, in a sentence."""
+        """Return the reason of the failure, as a sentence."""
         if not self.status:
             return f"{self.url} does not answer."
         return f"{self.url} refuses: {self.document.get('detail') or f'status {self.status}'}"
@@ -44,13 +45,17 @@ class Said:
 def ask_all(
     urls: Sequence[str], method: str, path: str, document: dict[str, Any] | None = None, *, data_dir: str = ""
 ) -> list[Said]:
-    """The same request to each of *urls*, at once; answers in their order. *data_dir*: where the operator's certificate is, for https."""
+    """Send one request to each of *urls* at once and return the answers in their order.
+    *data_dir*: directory of the operator's certificate, for https.
+    """
     with ThreadPoolExecutor(max_workers=_ASKED_AT_ONCE) as threads:
         return list(threads.map(lambda url: _ask(url, method, path, document, data_dir), urls))
 
 
 def answered(said: Sequence[Said]) -> list[Said]:
-    """The good ones of *said*; CommandFailed with everybody's reason when there is none, exit 2 when it was asked wrongly."""
+    """Return the successful answers of *said*. CommandFailed with all reasons when there is none.
+    The exit code is 2 when every server rejected the request as invalid.
+    """
     if good := [one for one in said if one.is_good]:
         return good
     told = [one for one in said if one.status]
@@ -63,21 +68,24 @@ def answered(said: Sequence[Said]) -> list[Said]:
 
 
 def taken_by_all(said: Sequence[Said]) -> list[Said]:
-    """*said*, if every name server has taken it; CommandFailed that names those which have not: they now differ from the others."""
+    """Return *said* if every name server accepted the write.
+    CommandFailed names the servers that did not: their state now differs from the others'.
+    """
     good = answered(said)
     if len(good) == len(said):
         return good
     raise CommandFailed(
         "Not every name server has it",
-        f"{len(good)} of {len(said)} took it, and they do not tell each other. Mend the others and repeat the command.",
+        f"{len(good)} of {len(said)} accepted it, and name servers do not synchronize. Repair the others and repeat the command.",
         lines=[one.reason for one in said if not one.is_good],
     )
 
 
 def permit(urls: Sequence[str], broker_group: str, *, writable: bool, data_dir: str = "") -> tuple[list[Said], int]:
-    """Withdraw or restore a broker group's write permission at all of *urls*; their answers, and how many topics the group hosts.
-
-    CommandFailed as taken_by_all."""
+    """Withdraw or restore a broker group's write permission at all of *urls*.
+    Returns the answers, and the number of topics that the group hosts. CommandFailed when a server
+    did not accept the change.
+    """
     path = write_permission_path(quote(broker_group, safe=""))
     taken = taken_by_all(ask_all(urls, "POST", path, {"writable": writable}, data_dir=data_dir))
     return taken, max(int(one.document["topics"]) for one in taken)

@@ -1,6 +1,7 @@
-"""What brokers say of their replicated log: their HTTP doors are found, asked, and put into rows. Standard library only.
+"""State of the brokers' replicated log: finds their HTTP ports, requests their status, makes rows.
 
-Brokers are asked directly, not through a proxy: what is wrong with a group is best heard from its nodes, proxies or not.
+Brokers are queried directly, not through a proxy: a group's nodes report its problems even when no
+proxy runs. Standard library only.
 """
 
 import http.client
@@ -17,38 +18,38 @@ from tern_cli.mesh.view import blocked_index, routes_of
 
 TRANSFER_PATH = "/v1/broker/transfer"
 _STATUS_PATH = "/v1/broker"
-# A stopped process takes connections and answers nothing: the others' rows must not wait long for it.
+# A stopped process accepts connections and never answers; the other rows must not wait long.
 _TIMEOUT_S = 1.0
-# Nodes asked at a time; a mesh on one machine has at most five.
+# Nodes queried at a time; a mesh on one machine has at most five.
 _ASKED_AT_ONCE = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerNode:
-    """One broker: where its HTTP door is, and what it said there (empty without an answer)."""
+    """One broker: its HTTP address, and its status document (empty without an answer)."""
 
     broker_group: str
     name: str
     http: str
     status: dict[str, Any] = field(default_factory=dict)
-    # With TLS, and where the operator's certificate is.
+    # With TLS; data_dir is the directory of the operator's certificate.
     is_secure: bool = False
     data_dir: str = ""
 
     @property
     def leads(self) -> bool:
-        """Whether it leads its group and takes requests."""
+        """Return whether the broker leads its group and serves requests."""
         return self.status.get("role") == "leader" and bool(self.status.get("serving"))
 
     @property
     def term(self) -> int:
-        """Its Raft term."""
+        """Return the Raft term of the broker."""
         return int(self.status.get("term", 0))
 
 
 def ask_brokers(namesrv: str, data_dir: str) -> list[BrokerNode]:
-    """Every broker that a name server knows, or that `ternmq up` started in *data_dir*, with its answer; by group and name.
-
+    """Return every broker with its status, ordered by group and name.
+    These are brokers that a name server lists or that `ternmq up` started in *data_dir*.
     CommandFailed when *namesrv* is no URL or mesh.json is damaged.
     """
     places: dict[tuple[str, str], str] = {}
@@ -58,7 +59,7 @@ def ask_brokers(namesrv: str, data_dir: str) -> list[BrokerNode]:
         places |= {(name, node): str(place["http"]) for node, place in group["nodes"].items()}
     known = {node for _, node in places}
     if not namesrv:
-        # Nodes that name servers have forgotten, or cannot be asked about: they are the ones somebody looks for.
+        # Nodes that name servers have dropped, or cannot list: an operator looks for exactly these.
         for row in MeshFiles(data_dir).read_mesh().get("processes", ()):
             if row["role"] == "broker" and row["name"] not in known:
                 places[row["name"].rpartition("-")[0], row["name"]] = f"127.0.0.1:{row['ports'].get('http', 0)}"
@@ -70,7 +71,7 @@ def ask_brokers(namesrv: str, data_dir: str) -> list[BrokerNode]:
 
 
 def answering_brokers(namesrv: str, data_dir: str) -> list[BrokerNode]:
-    """As `ask_brokers`; CommandFailed when none of them answers."""
+    """Return every broker with its status; CommandFailed when none of them answers."""
     nodes = ask_brokers(namesrv, data_dir)
     if not any(node.status for node in nodes):
         asked = f"{', '.join(node.name for node in nodes)} did not answer" if nodes else "No broker is known"
@@ -81,7 +82,9 @@ def answering_brokers(namesrv: str, data_dir: str) -> list[BrokerNode]:
 
 
 def nodes_of_group(nodes: list[BrokerNode], broker_group: str, *, to: str = "") -> list[BrokerNode]:
-    """The nodes of the group that is meant by its name, or by that of a node in it (*to*); CommandFailed (exit 2) when none is, or several could be."""
+    """Return the nodes of the group named by *broker_group*, or by one of its nodes (*to*).
+    CommandFailed (exit 2) when no group matches, or several do.
+    """
     names = {node.broker_group for node in nodes}
     if to:
         names = {node.broker_group for node in nodes if node.name == to}
@@ -96,7 +99,7 @@ def nodes_of_group(nodes: list[BrokerNode], broker_group: str, *, to: str = "") 
 
 
 def ask_again(nodes: list[BrokerNode]) -> list[BrokerNode]:
-    """The same *nodes* with what they say now; all are asked at once."""
+    """Return the same *nodes* with their current status; all are queried at once."""
 
     def ask(node: BrokerNode) -> BrokerNode:
         code, said = call(node, "GET", _STATUS_PATH)
@@ -109,7 +112,7 @@ def ask_again(nodes: list[BrokerNode]) -> list[BrokerNode]:
 def call(
     node: BrokerNode, method: str, path: str, document: dict[str, Any] | None = None
 ) -> tuple[int, dict[str, Any]]:
-    """Status and document of one request to *node*; (0, {}) when it does not answer in time."""
+    """Return status and document of one request to *node*; (0, {}) when no answer comes in time."""
     body = None if document is None else json.dumps(document)
     try:
         url = f"{'https' if node.is_secure else 'http'}://{node.http}"
@@ -128,12 +131,14 @@ def call(
 
 
 def leader_of(nodes: list[BrokerNode]) -> BrokerNode | None:
-    """Who leads: of those that say so, the one of the newest term (a deposed one may not know it yet)."""
+    """Return the serving leader of the newest term; a deposed leader may report an older one."""
     return max((node for node in nodes if node.leads), key=lambda node: node.term, default=None)
 
 
 def leading_node(nodes: list[BrokerNode]) -> BrokerNode:
-    """Who leads *nodes* of one group in the newest term, whether it serves or not; CommandFailed when nobody does."""
+    """Return the leader of the newest term among *nodes* of one group, serving or not.
+    CommandFailed when there is no leader.
+    """
     leading = [node for node in nodes if node.status.get("role") == "leader"]
     if not leading:
         raise CommandFailed("Nobody leads now", "Most of the group's brokers must run. See `ternmq raft status`.")
@@ -141,7 +146,9 @@ def leading_node(nodes: list[BrokerNode]) -> BrokerNode:
 
 
 def tell(leader: BrokerNode, path: str, document: dict[str, Any], *, failed: str) -> None:
-    """Tell *leader* what an operator wants; CommandFailed, with the title *failed* and its reason, unless it takes it."""
+    """Post an operator's request to *leader*.
+    CommandFailed, with the title *failed* and the reason, unless the leader accepts it.
+    """
     code, answer = call(leader, "POST", path, document)
     if code != 202:
         reason = answer.get("reason") or answer.get("detail") or f"{leader.http} answered {code or 'nothing'}"
@@ -149,7 +156,9 @@ def tell(leader: BrokerNode, path: str, document: dict[str, Any], *, failed: str
 
 
 def raft_rows(nodes: list[BrokerNode]) -> list[dict[str, Any]]:
-    """A row a node for programs: null for what is not known. `lag`: entries of its leader's log that it lacks, as the leader says."""
+    """Return one row per node for programs; None for unknown values.
+    `lag`: entries of the leader's log that the node lacks, as the leader reports it.
+    """
     rows: list[dict[str, Any]] = []
     for node in nodes:
         leader = leader_of([one for one in nodes if one.broker_group == node.broker_group])

@@ -1,7 +1,11 @@
-"""Topics placed on broker groups, many at once: what each placement is now is asked first, what it should be is told, and what became of it is kept.
+"""Placement of many topics on broker groups.
 
-Law: nothing is told twice that is done. A topic that is where it should be, and on no way, is left alone; one whose move was broken off, or may end now, is
-told the same again, which completes it. One topic's trouble keeps no other from its place: it is a Move with a `failure`, and the whole may be repeated.
+For each topic, the current placement is read, the wanted one is requested and the outcome is kept.
+
+Law: a finished placement is never requested again. A topic that is in its place and not moving is
+left alone; a topic whose move was interrupted, or may end now, gets the same request again, which
+completes it. A failure of one topic does not stop the others: it becomes a Move with a `failure`,
+and the whole command may be repeated.
 """
 
 import fnmatch
@@ -14,11 +18,13 @@ from typing import Any, Self
 from tern_client import BlockingAdmin, RetryPolicy
 from tern_wire.errors import TernError, TopicNotFound
 
-# Placements are entries of the log: as many share one, and other requests of the brokers wait no longer for them.
+# Placements are entries of the log. This many share one entry, and other requests of the brokers
+# wait no longer for them.
 AT_ONCE = 8
-# A placement may create a topic in several broker groups, a join thousands of groups; longer than an election, too.
+# Longer than an election. A placement may create a topic in several broker groups, a join thousands
+# of groups.
 PATIENT = RetryPolicy(deadline_ms=60_000, attempt_timeout_ms=30_000)
-# From a placement to the broker groups where the topic should be.
+# Maps a placement to the broker groups where the topic should be.
 Wanted = Callable[[dict[str, Any]], Sequence[str]]
 
 
@@ -33,7 +39,9 @@ class TopicName:
         return f"{self.name} (namespace {self.namespace})" if self.namespace else self.name
 
     def matches(self, patterns: Sequence[str]) -> bool:
-        """Whether one of *patterns* fits: `orders*` in any namespace, `shop/orders*` in that one. None fit everything."""
+        """Return whether one of *patterns* fits; an empty list fits everything.
+        `orders*` fits in any namespace, `shop/orders*` in that one.
+        """
         if not patterns:
             return True
         whole = f"{self.namespace}/{self.name}"
@@ -42,8 +50,10 @@ class TopicName:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """What became of one topic. *until_ms*: the move cannot be over before. *left*: what keeps it, as far as it is known. *failure*: why it is not
-    placed, "" when it is."""
+    """Outcome of one topic.
+    *until_ms*: the earliest end of the move. *left*: what delays it, where known. *failure*: why
+    the topic is not placed, "" when it is.
+    """
 
     topic: TopicName
     broker_groups: tuple[str, ...] = ()
@@ -55,11 +65,11 @@ class Move:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing is left to be done about it."""
+        """Return whether the topic is placed and not moving."""
         return not self.failure and not self.is_moving
 
     def document(self) -> dict[str, Any]:
-        """For programs."""
+        """Return the outcome for programs."""
         return {
             "namespace": self.topic.namespace,
             "topic": self.topic.name,
@@ -73,7 +83,7 @@ class Move:
 
 
 class ClusterAdmin:
-    """Admins of one cluster: of no namespace for what is the cluster's, and one for each namespace whose topics are placed. Owns them."""
+    """Admins of one cluster: one without a namespace, and one for each namespace. Owns them."""
 
     def __init__(self, endpoints: Sequence[str]) -> None:
         self._endpoints = list(endpoints)
@@ -90,11 +100,11 @@ class ClusterAdmin:
 
     @property
     def whole(self) -> BlockingAdmin:
-        """For what is no namespace's."""
+        """Return the admin without a namespace, for requests about the cluster."""
         return self.of("")
 
     def of(self, namespace: str) -> BlockingAdmin:
-        """For topics of *namespace*."""
+        """Return the admin for topics of *namespace*."""
         if namespace not in self._by_namespace:
             self._by_namespace[namespace] = BlockingAdmin(self._endpoints, namespace=namespace, policy=PATIENT)
         return self._by_namespace[namespace]
@@ -103,7 +113,9 @@ class ClusterAdmin:
 def place_all(
     admins: ClusterAdmin, topics: Iterable[TopicName], wanted: Wanted, step: Callable[[], None] = lambda: None
 ) -> list[Move]:
-    """Place *topics* where *wanted* says, AT_ONCE at a time, in their order; *step* is called after each. Topics that are gone are left out."""
+    """Place *topics* where *wanted* says, AT_ONCE at a time, and return the moves in their order.
+    *step* is called after each topic. Topics that no longer exist are left out.
+    """
     asked = [(admins.of(topic.namespace), topic) for topic in topics]
     moves: list[Move] = []
     threads = ThreadPoolExecutor(max_workers=AT_ONCE)
@@ -113,7 +125,7 @@ def place_all(
             if move is not None:
                 moves.append(move)
     finally:
-        # Ctrl-C: what is under way ends, nothing else begins.
+        # On Ctrl-C, running placements end and no other begins.
         threads.shutdown(cancel_futures=True)
     return moves
 
