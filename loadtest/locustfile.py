@@ -20,7 +20,7 @@ from locust import FastHttpUser, constant, events, task
 from locust.runners import LocalRunner
 
 from loadtest.ledger import Ledger, Send
-from loadtest.settlement import RECEIVE_HEADERS, Door, read_send, settle_run
+from loadtest.settlement import RECEIVE_HEADERS, Client, read_send, settle_run
 from tern_client.transport.credentials import Credentials
 from tern_client.transport.exchange import Request
 from tern_wire import paths
@@ -65,10 +65,10 @@ def create_topic_and_group(environment: Any, **_: Any) -> None:
             raise RuntimeError(
                 "the totals are kept in one process: start Locust without --master, --worker, --processes"
             )
-        door = Door(environment.host)
+        client = Client(environment.host)
         group = msgspec.json.encode({"invisible": INVISIBLE})
-        door.must("PUT", paths.topic_path(run.name), b'{"queues": 8}', patience_s=START_PATIENCE_S)
-        door.must("PUT", paths.group_path(run.name), group, patience_s=START_PATIENCE_S)
+        client.must("PUT", paths.topic_path(run.name), b'{"queues": 8}', patience_s=START_PATIENCE_S)
+        client.must("PUT", paths.group_path(run.name), group, patience_s=START_PATIENCE_S)
         run.began = True
     except RuntimeError as error:
         print(f"The load cannot begin: {error}. Is a mesh running at {environment.host}? Start one: ternmq up")
@@ -82,7 +82,7 @@ def compare_totals(environment: Any, **_: Any) -> None:
     if not run.began:
         return
     try:
-        stored = settle_run(Door(environment.host), run.name, run.name, ledger)
+        stored = settle_run(Client(environment.host), run.name, run.name, ledger)
     except RuntimeError as error:
         print(f"\nThe totals cannot be compared: {error}")
         return

@@ -23,7 +23,7 @@ PATIENCE_S = 30.0
 _PAUSE_S = 0.2
 
 
-class Door:
+class Client:
     """One kept connection to the proxy.
 
     It uses the key of TERNMQ_KEY_FILE and the authority of TERNMQ_CA_FILE, if there are any.
@@ -72,27 +72,27 @@ class Door:
             time.sleep(_PAUSE_S)
 
 
-def settle_run(door: Door, topic: str, group: str, ledger: Ledger) -> int:
+def settle_run(client: Client, topic: str, group: str, ledger: Ledger) -> int:
     """Resolve the open requests of *ledger*; return the number of messages in the topic.
 
     Gives up after 30 s without progress.
     """
-    _finish_sends(door, ledger)
+    _finish_sends(client, ledger)
     deadline_s = time.monotonic() + PATIENCE_S
     while not ledger.agrees and time.monotonic() < deadline_s:
         before = len(ledger.acked)
-        _drain(door, topic, group, ledger)
+        _drain(client, topic, group, ledger)
         if len(ledger.acked) > before:
             deadline_s = time.monotonic() + PATIENCE_S
-    queues = door.must("GET", paths.offsets_path(topic))["queues"]
+    queues = client.must("GET", paths.offsets_path(topic))["queues"]
     return sum(int(queue["max_offset"] - queue["min_offset"]) for queue in queues)
 
 
-def _finish_sends(door: Door, ledger: Ledger) -> None:
+def _finish_sends(client: Client, ledger: Ledger) -> None:
     deadline_s = time.monotonic() + PATIENCE_S
     while ledger.open_sends and time.monotonic() < deadline_s:
         for key, send in list(ledger.open_sends.items()):
-            status, document = door.ask("POST", send.path, send.body, send.headers)
+            status, document = client.ask("POST", send.path, send.body, send.headers)
             ledger.repeated_sends += 1
             if not read_send(ledger, key, status, document):
                 time.sleep(_PAUSE_S)
@@ -116,11 +116,11 @@ def read_send(ledger: Ledger, key: str, status: int, document: Any) -> bool:
     return True
 
 
-def _drain(door: Door, topic: str, group: str, ledger: Ledger) -> None:
+def _drain(client: Client, topic: str, group: str, ledger: Ledger) -> None:
     """Ack the open messages; if there are none, receive once, which opens its messages."""
     handles = list(ledger.open_acks)[:RECEIVE_MESSAGES_MAX]
     if handles:
-        status, document = door.ask(
+        status, document = client.ask(
             "POST", paths.ack_path(topic, group), msgspec.json.encode({"receipt_handles": handles})
         )
         if status in {200, 207}:
@@ -131,7 +131,9 @@ def _drain(door: Door, topic: str, group: str, ledger: Ledger) -> None:
             ledger.end_acks(handles, [{"error": document}] * len(handles))
         return
     request = {"max_messages": RECEIVE_MESSAGES_MAX, "wait": "1s"}
-    status, document = door.ask("POST", paths.receive_path(topic, group), msgspec.json.encode(request), RECEIVE_HEADERS)
+    status, document = client.ask(
+        "POST", paths.receive_path(topic, group), msgspec.json.encode(request), RECEIVE_HEADERS
+    )
     if status == 200:
         ledger.receive(document["messages"])
     else:

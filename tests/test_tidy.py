@@ -328,7 +328,7 @@ def sized_classes() -> frozenset[str]:
 
 @of_each(sources())
 def test_what_is_empty_is_not_taken_for_what_is_missing(path: Path) -> None:
-    """`given or Crowd()` makes another one of a crowd that nobody has entered yet: ask whether it is None."""
+    """`given or ConnectionTable()` makes another one of an empty table: ask whether it is None."""
     for node in nodes(path):
         made = node.values[-1] if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.Or) else None
         if isinstance(made, ast.Call):

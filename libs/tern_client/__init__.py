@@ -109,7 +109,6 @@ from tern_client.running import run
 from tern_client.transactions.blocking_transactions import BlockingTransactionProducer
 from tern_client.transactions.check_callbacks import check_app
 from tern_client.transactions.checking import CheckCounts
-from tern_client.transactions.course import LocalTransactionFailed
 from tern_client.transactions.models import (
     BegunTransaction,
     Check,
@@ -122,6 +121,7 @@ from tern_client.transactions.models import (
     TransactionPage,
 )
 from tern_client.transactions.producer import TransactionProducer
+from tern_client.transactions.transaction_flow import LocalTransactionFailed
 from tern_client.transport.endpoints import EndpointMalformed
 from tern_client.transport.exchange import ProxyUnreachable
 from tern_client.transport.retrying import RetryPolicy

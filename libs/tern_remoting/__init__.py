@@ -4,6 +4,7 @@ All processes of a mesh share a 32-byte cluster key; both ends of a link prove t
 before anything else is read. After the handshake both ends may send requests, replies and one-ways.
 """
 
+from tern_remoting.completion import problem_of, tell
 from tern_remoting.credit import Room
 from tern_remoting.dial import Redialer, dial
 from tern_remoting.errors import (
@@ -23,7 +24,6 @@ from tern_remoting.handshake import PeerName
 from tern_remoting.link import Link
 from tern_remoting.refusals import Refusal, Refusals
 from tern_remoting.server import LinkServer
-from tern_remoting.telling import problem_of, tell
 
 __all__ = [
     "ONE_WAY",

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tern_service.logs import setup_logs
     from tern_service.memory import release_free_memory
     from tern_service.metrics import add_metrics
-    from tern_service.plain import PlainApp, health_routes, metrics_routes
+    from tern_service.plain_app import PlainApp, health_routes, metrics_routes
     from tern_service.problem_handlers import install_problems
     from tern_service.problems import new_request_id, problem_reply, request_id_of
     from tern_service.server import open_socket, run_service, serve
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Clock": "clock",
-    "PlainApp": "plain",
+    "PlainApp": "plain_app",
     "SettingsError": "settings",
     "SystemClock": "clock",
     "add_health": "health",
     "add_metrics": "metrics",
-    "health_routes": "plain",
+    "health_routes": "plain_app",
     "install_problems": "problem_handlers",
     "load_settings": "settings",
-    "metrics_routes": "plain",
+    "metrics_routes": "plain_app",
     "new_request_id": "problems",
     "need_descriptors": "descriptors",
     "open_socket": "server",

@@ -16,8 +16,8 @@ from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from tern_service.answer_writing import HeadWithBody
-from tern_service.bounds import Bounds
-from tern_service.crowd import Crowd
+from tern_service.connection_bounds import Bounds
+from tern_service.connection_table import ConnectionTable
 from tern_wire import limits
 
 # After a connection's last answer the rest of a body is read while some of it comes in each step,
@@ -27,20 +27,20 @@ LINGER_STEP_S, LINGER_MAX_S = 0.5, 5.0
 
 class AnsweringProtocol(HttpToolsProtocol):
     """Answers within *bounds*; reading belongs to the subclass.
-    A listener's connections share *crowd*.
+    A listener's connections share *table*.
     """
 
     def __init__(
-        self, *arguments: Any, bounds: Bounds | None = None, crowd: Crowd | None = None, **keywords: Any
+        self, *arguments: Any, bounds: Bounds | None = None, table: ConnectionTable | None = None, **keywords: Any
     ) -> None:
         super().__init__(*arguments, **keywords)
-        self._bounds, self._crowd = bounds or Bounds(), Crowd() if crowd is None else crowd
+        self._bounds, self._table = bounds or Bounds(), ConnectionTable() if table is None else table
         self._answer_watch: asyncio.TimerHandle | None = None
         # Runs while only the rest of a body is read.
         self._lingering: asyncio.TimerHandle | None = None
         # Bytes of the bodies of all its requests so far.
         self._body_bytes = 0
-        # Since when its incomplete request is counted in the crowd (loop time).
+        # Since when its incomplete request is counted in the table (loop time).
         self.arriving_since_s: float | None = None
         # The last answer is written but not taken: later ones wait.
         self._is_answer_held = False
@@ -51,7 +51,7 @@ class AnsweringProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._unwatch()
-        self._crowd.unsent.forget(self)
+        self._table.unsent.forget(self)
         self._unlinger()
         self._leave_arriving()
         super().connection_lost(exc)
@@ -98,13 +98,13 @@ class AnsweringProtocol(HttpToolsProtocol):
         cycle = self.cycle
         if self.arriving_since_s is None and not self.pipeline and cycle.more_body and not cycle.response_complete:
             self.arriving_since_s = self.loop.time()
-            self._crowd.arriving += 1
+            self._table.arriving += 1
 
     def _leave_arriving(self) -> None:
         """Uncount it: complete, answered, or gone. Safe to repeat."""
         if self.arriving_since_s is not None:
             self.arriving_since_s = None
-            self._crowd.arriving -= 1
+            self._table.arriving -= 1
 
     # Answers before the body has come -------------------------------------------------------------
     def _close(self) -> None:
@@ -149,7 +149,7 @@ class AnsweringProtocol(HttpToolsProtocol):
 
     def resume_writing(self) -> None:
         self._unwatch()
-        self._crowd.unsent.forget(self)
+        self._table.unsent.forget(self)
         super().resume_writing()
         if self._is_answer_held:
             self._is_answer_held = False
@@ -178,7 +178,7 @@ class AnsweringProtocol(HttpToolsProtocol):
     def _note_unsent(self) -> None:
         if self.flow.write_paused:
             host = self.client[0] if self.client else ""
-            self._crowd.unsent.note(self, host, self.transport.get_write_buffer_size(), self.loop.time())
+            self._table.unsent.note(self, host, self.transport.get_write_buffer_size(), self.loop.time())
 
     def break_off(self) -> None:
         """Abort: the memory of its unsent answer is needed for others."""

@@ -7,7 +7,7 @@ Law: a long body must keep its rate up. Bytes that came quickly are no credit fo
 that stops near its end is as late as one that never began.
 """
 
-from tern_service.bounds import Bounds
+from tern_service.connection_bounds import Bounds
 from tern_wire.errors import BodyTooSlow, RequestTimeout, TernError
 from tern_wire.limits import BODY_RATE_MIN_BYTES_PER_S
 from tern_wire.limits_requests import BODY_HOLD_MAX_S

@@ -20,7 +20,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCy
 
 from tern_service.answers import AnsweringProtocol
 from tern_service.body_pace import BodyPace
-from tern_service.crowd import AT_A_TIME, answer_overloaded
+from tern_service.connection_table import AT_A_TIME, answer_overloaded
 from tern_service.problems import new_request_id, problem_reply
 from tern_service.request_head import (
     CHECK_NONCE,
@@ -86,11 +86,11 @@ class GuardedProtocol(AnsweringProtocol):
         super().connection_made(transport)
         bounds = self._bounds
         most, host = bounds.connections_max, self.client[0] if self.client else ""
-        if self._crowd.known >= most and not self._crowd.close_idlest(self.connections, host, most, self.loop.time()):
+        if self._table.known >= most and not self._table.close_idlest(self.connections, host, most, self.loop.time()):
             self._refuse(Overloaded(what="connections", limit=most))
             return
         most = bounds.connections_per_address_max
-        self._address = self._crowd.enter(host, most)
+        self._address = self._table.enter(host, most)
         if self._address is None:
             self._refuse(Overloaded(what="connections of one address", limit=most))
             return
@@ -101,13 +101,13 @@ class GuardedProtocol(AnsweringProtocol):
         self._on_known()
         self.forget()
         if self._address:
-            self._crowd.leave(self._address)
+            self._table.leave(self._address)
             self._address = None
         super().connection_lost(exc)
 
     def forget(self) -> None:
         """Stop counting it as known: it is gone, or closed for another. Safe to repeat."""
-        self._crowd.known -= self._is_known
+        self._table.known -= self._is_known
         self._is_known = False
 
     def give_way(self) -> None:
@@ -258,9 +258,9 @@ class GuardedProtocol(AnsweringProtocol):
 
     def _become_known(self) -> None:
         self._is_known = True
-        self._crowd.known += 1
+        self._table.known += 1
         self._on_known()
-        if self._crowd.descriptors.are_short():
+        if self._table.descriptors.are_short():
             self._kept_version = ""
 
     def _check_rarities(self, version: str) -> None:
@@ -291,9 +291,9 @@ class GuardedProtocol(AnsweringProtocol):
         return None
 
     def _is_crowded(self) -> bool:
-        crowd = self._crowd
-        working = len(self.tasks) - crowd.parked() - crowd.arriving
-        limit = self._reads_max if crowd.is_read(self.url) else self._requests_max
+        table = self._table
+        working = len(self.tasks) - table.parked() - table.arriving
+        limit = self._reads_max if table.is_read(self.url) else self._requests_max
         return working >= limit and not self.url.startswith(_ALWAYS_TAKEN)
 
     def on_chunk_header(self) -> None:
@@ -303,7 +303,7 @@ class GuardedProtocol(AnsweringProtocol):
             self._break_off(RequestMalformed(reason=f"The body has more than {self._bounds.chunks_max} chunks"))
 
     def on_message_complete(self) -> None:
-        """uvicorn's own without WebSockets; checks the crowd again for an uncounted request."""
+        """uvicorn's own without WebSockets; checks the table again for an uncounted request."""
         if self._lingering is not None:
             raise _Refused  # the connection ends here, whatever follows that body
         if self._deadline is not None:

@@ -7,7 +7,7 @@ from fastapi import FastAPI
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tern_service.plain import Answer, Ready, alive, readiness
+from tern_service.plain_app import Answer, Ready, alive, readiness
 
 
 def add_health(app: FastAPI, *, ready: Ready, info: Mapping[str, Any]) -> None:

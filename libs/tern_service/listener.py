@@ -17,7 +17,7 @@ from typing import TypeAlias
 
 from tern_accept import OURS, Acceptor, Descriptors, Strangers
 from tern_security.contexts import TlsRefusal
-from tern_service.bounds import Bounds
+from tern_service.connection_bounds import Bounds
 
 logger = logging.getLogger(__name__)
 

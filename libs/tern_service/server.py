@@ -19,9 +19,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from tern_accept import OURS, Descriptors
 from tern_security.contexts import TlsRefusal
 from tern_security.peer_identity import peer_of
-from tern_service.bounds import Bounds
 from tern_service.connection import GuardedProtocol
-from tern_service.crowd import Crowd
+from tern_service.connection_bounds import Bounds
+from tern_service.connection_table import ConnectionTable
 from tern_service.listener import Listener, MakeProtocol
 from tern_service.problems import problem_reply, request_id_of
 from tern_service.settings import refuse
@@ -84,14 +84,14 @@ async def serve(
     *,
     stop: asyncio.Event | None = None,
     bounds: Bounds | None = None,
-    crowd: Crowd | None = None,
+    table: ConnectionTable | None = None,
     tls: ssl.SSLContext | None = None,
     on_refusal: Callable[[TlsRefusal], None] = lambda _: None,
     descriptors: Descriptors = OURS,
 ) -> None:
     """Serve *app* on *sock* (from open_socket) until *stop* is set, then stop within 5 s; closes
     *sock*.
-    *tls* None: plain HTTP. *crowd* (None: a new one) counts the listener's connections, and the
+    *tls* None: plain HTTP. *table* (None: a new one) counts the listener's connections, and the
     parked requests, which do not count as being worked on (`Bounds.requests_max`). Every request's
     `state` has `peer`: the PeerIdentity of a client certificate, else None. *on_refusal*: as in
     Listener.
@@ -102,7 +102,9 @@ async def serve(
     """
     stop = stop or asyncio.Event()
     bounds = bounds or Bounds()
-    protocol = partial(_KnownPeer, bounds=bounds, crowd=Crowd(descriptors=descriptors) if crowd is None else crowd)
+    protocol = partial(
+        _KnownPeer, bounds=bounds, table=ConnectionTable(descriptors=descriptors) if table is None else table
+    )
     config = uvicorn.Config(
         _Stoppable(app, stop),
         http=cast(type[asyncio.Protocol], protocol),

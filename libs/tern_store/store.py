@@ -143,7 +143,7 @@ class Store:
         positions = appends.entries["position"].astype(np.int64)
         is_old, end = np.zeros(0, bool), entry.position + len(entry.raw)
         if len(positions) and not entry.position <= positions.min() <= positions.max() < end:
-            # Messages by reference are indexed already, when stored or committed (`halves.py`).
+            # Messages by reference are indexed when stored or committed (`half_message_keys.py`).
             is_old = (positions < entry.position) | (positions >= end)
             self._refer(appends, is_old)
         if len(is_old):
@@ -194,7 +194,7 @@ class Store:
         self, entry: StoredEntry, rows: Entries, positions: Positions, topics: dict[int, bytes], now_ms: int
     ) -> None:
         """Replace older records with those of *entry* at *positions*, as *rows* (MOVE_ROWS) say.
-        See `needed.py`. The owner keeps the places of half messages; their keys are not indexed.
+        See `needed_records.py`. The owner keeps the places of half messages.
         """
         is_message = rows["kind"] == MOVED_MESSAGE
         for row, position in zip(rows[is_message].tolist(), positions[is_message].tolist(), strict=True):

@@ -241,7 +241,7 @@ class ConfirmationNeeded(TernError):
 
 # 401: authentication failed -----------------------------------------------------------------------
 class PeerProofRefused(TernError):
-    code, status, title = "peer-proof-refused", 401, "This door is for the nodes of the cluster"
+    code, status, title = "peer-proof-refused", 401, "Only nodes of the cluster may ask here"
     fix = "{reason}. Give all nodes the same cluster key and group id, and clocks that agree to a minute."
 
 

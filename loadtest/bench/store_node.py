@@ -13,7 +13,7 @@ from loadtest.bench.store_entries import Shape
 from tern_broker.core import Applied, saving
 from tern_broker.core.comparing.digest import Verdict
 from tern_broker.core.machine import StateMachine
-from tern_broker.upkeep.firer import apply_timers
+from tern_broker.upkeep.timer_delivery import apply_timers
 from tern_store import REAL_FILES, EntryKind, Files, StoredEntry
 from tern_store.log.entry import HEADER_SIZE_BYTES
 from tern_store.store import Store

@@ -21,7 +21,7 @@ from loadtest.bench.figures import Figure
 from loadtest.bench.own_mesh import HOST, OwnMesh, own_mesh
 from loadtest.bench.store_figures import Bar, judged, scratch, show_store
 from loadtest.bench.store_node import BenchNode
-from tern_broker.upkeep.firer import FIRE_ROWS_MAX
+from tern_broker.upkeep.timer_delivery import FIRE_ROWS_MAX
 from tern_wire import paths
 from tern_wire.link.codec import encode_msgpack
 from tern_wire.link.commands import SEND_HEAD, CommandKind, entry_parts

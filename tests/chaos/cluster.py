@@ -20,7 +20,7 @@ from typing import Any
 from tern_cli.mesh.files import GROUP_ID_SIZE_BYTES, MeshFiles
 from tern_cli.mesh.plan import MeshPlan, MeshShape, member_names, plan_mesh, plan_to_document, shape_from_base
 from tern_cli.mesh.process_table import start_ticks
-from tests.chaos.door import Door, pause
+from tests.chaos.client import Client, pause
 from tests.chaos.network import Loopback, Network, Relays, placed
 
 POLL_S = 0.01
@@ -67,12 +67,12 @@ class Cluster:
         self.network = network or (Relays(self.nodes, port_base, raft_ports) if use_relays else Loopback())
         processes = tuple(placed(plan, self.network, raft_ports, options) for plan in made.processes)
         self.plan = MeshPlan(cluster=made.cluster, data_dir=made.data_dir, processes=processes)
-        self._doors = {
-            plan.name: Door(self.network.host(plan.name), plan.ports["http"])
+        self._clients = {
+            plan.name: Client(self.network.host(plan.name), plan.ports["http"])
             for plan in processes
             if plan.role == "broker"
         }
-        self._asking = {name: asyncio.Lock() for name in self._doors}
+        self._asking = {name: asyncio.Lock() for name in self._clients}
         self.proxy_names = [plan.name for plan in processes if plan.role == "proxy"]
         self.proxies = [("127.0.0.1", plan.ports["http"]) for plan in processes if plan.role == "proxy"]
         self._supervisor: subprocess.Popen[bytes] | None = None
@@ -99,8 +99,8 @@ class Cluster:
 
     async def stop(self) -> None:
         """Stop everything; what does not stop is killed by the supervisor."""
-        for door in self._doors.values():
-            door.close()
+        for client in self._clients.values():
+            client.close()
         if self._supervisor is not None:
             for plan in self.plan.processes:
                 with contextlib.suppress(ProcessLookupError, Stuck):
@@ -164,7 +164,7 @@ class Cluster:
     async def status(self, name: str, *, within_s: float = 0.5) -> Status:
         """GET /v1/broker; {} when it does not answer."""
         async with self._asking[name]:
-            code, found = await self._doors[name].ask_json("GET", "/v1/broker", within_s=within_s)
+            code, found = await self._clients[name].ask_json("GET", "/v1/broker", within_s=within_s)
         return found if code == 200 and isinstance(found, dict) else {}
 
     async def statuses(self) -> dict[str, Status]:

@@ -11,7 +11,7 @@ from collections import Counter
 import msgspec
 
 from tern_wire import paths
-from tests.chaos.door import Door, pause
+from tests.chaos.client import Client, pause
 from tests.chaos.load import BODY_HEAD, RETRY_S, Load
 
 RECEIVE_MESSAGES_MAX = 256
@@ -82,17 +82,17 @@ class Consumers:
 
     async def create(self) -> None:
         """The group."""
-        door = Door(*self._load.proxies[0])
+        client = Client(*self._load.proxies[0])
         until = asyncio.get_running_loop().time() + 20
         while True:
-            status, answer = await door.ask_json(
+            status, answer = await client.ask_json(
                 "PUT", paths.group_path(self._group), {"invisible": f"{self._invisible_s}s"}
             )
             if status in {200, 201}:
                 break
             assert asyncio.get_running_loop().time() < until, f"no group: {status} {answer}"
             await pause(0.05)
-        door.close()
+        client.close()
 
     def start(self) -> None:
         """Let all consume."""
@@ -121,16 +121,16 @@ class Consumers:
         loop = asyncio.get_running_loop()
         until = loop.time() + within_s
         path = f"{paths.group_offsets_path(self._group)}?topic={self._load.topic}"
-        door = Door(*self._load.proxies[0])
+        client = Client(*self._load.proxies[0])
         wanted = {sender.queue: sender.acked for sender in self._load.senders if sender.acked}
         while True:
-            _, found = await door.ask_json("GET", path)
+            _, found = await client.ask_json("GET", path)
             self.offsets = found.get("offsets", {}) if isinstance(found, dict) else {}
             is_done = all(self.offsets.get(queue) == acked for queue, acked in wanted.items())
             if is_done or loop.time() >= until:
                 break
             await pause(0.1)
-        door.close()
+        client.close()
         return is_done and not self.never_delivered()
 
     def never_delivered(self) -> dict[str, list[int]]:
@@ -144,32 +144,32 @@ class Consumers:
 
     async def _run(self, number: int) -> None:
         proxies = self._load.proxies
-        doors = [Door(*proxies[(number + at) % len(proxies)]) for at in range(len(proxies))]
+        clients = [Client(*proxies[(number + at) % len(proxies)]) for at in range(len(proxies))]
         turn = 0
         while not self._stopping.is_set():
             if not self._may_run.is_set():
                 await pause(RETRY_S)
                 continue
             self._busy += 1
-            if not await self._receive(doors, turn):
+            if not await self._receive(clients, turn):
                 turn += 1
                 await pause(RETRY_S)
             self._busy -= 1
-        for door in doors:
-            door.close()
+        for client in clients:
+            client.close()
 
-    async def _receive(self, doors: list[Door], turn: int) -> bool:
+    async def _receive(self, clients: list[Client], turn: int) -> bool:
         """Receive once and ack what came; False when the proxy did not answer as it should."""
         body = b'{"max_messages": %d, "wait": "%dms"}' % (RECEIVE_MESSAGES_MAX, WAIT_MS)
         path = paths.receive_path(self._load.topic, self._group)
-        status, answer = await doors[turn % len(doors)].ask("POST", path, _HEADERS, body)
+        status, answer = await clients[turn % len(clients)].ask("POST", path, _HEADERS, body)
         self.answers[status] += 1
         if status != 200:
             return False
         messages = _read_received(answer).messages
         taken = [self._take(message) for message in messages]
         if messages:
-            await self._ack(doors, turn, taken, [message.receipt_handle for message in messages])
+            await self._ack(clients, turn, taken, [message.receipt_handle for message in messages])
         return True
 
     def missing(self) -> str:
@@ -200,14 +200,14 @@ class Consumers:
         self._leases[key] = loop.time() + self._invisible_s
         return key
 
-    async def _ack(self, doors: list[Door], turn: int, taken: list[tuple[int, int]], handles: list[str]) -> None:
+    async def _ack(self, clients: list[Client], turn: int, taken: list[tuple[int, int]], handles: list[str]) -> None:
         path = paths.ack_path(self._load.topic, self._group)
         body = msgspec.json.encode({"receipt_handles": handles})
         loop = asyncio.get_running_loop()
         until = loop.time() + self._invisible_s
         # Acking twice is acking once, so an ack with an open outcome is repeated while the lease lives.
         while loop.time() < until and not self._stopping.is_set():
-            status, answer = await doors[turn % len(doors)].ask("POST", path, _HEADERS, body)
+            status, answer = await clients[turn % len(clients)].ask("POST", path, _HEADERS, body)
             if status in {200, 207}:
                 for key, result in zip(taken, _read_settled(answer).results, strict=True):
                     if result.error is not None:

@@ -7,8 +7,8 @@ import shutil
 import signal
 from pathlib import Path
 
+from tests.chaos.client import pause
 from tests.chaos.cluster import Status, Stuck
-from tests.chaos.door import pause
 from tests.chaos.outage import summary
 from tests.chaos.rig import Rig
 from tests.chaos.verify import read_back

@@ -5,8 +5,8 @@ import asyncio
 import numpy as np
 
 from tern_cli.mesh.process_table import rss_bytes
+from tests.chaos.client import pause
 from tests.chaos.cluster import Stuck
-from tests.chaos.door import pause
 from tests.chaos.rig import Rig
 
 MIB = 1 << 20

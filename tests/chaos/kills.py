@@ -4,8 +4,8 @@ import asyncio
 import signal
 from typing import Any
 
+from tests.chaos.client import pause
 from tests.chaos.cluster import Stuck
-from tests.chaos.door import pause
 from tests.chaos.outage import outage_of, summary
 from tests.chaos.rig import Rig
 

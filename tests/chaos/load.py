@@ -19,7 +19,7 @@ from typing import NamedTuple
 import msgspec
 
 from tern_wire import paths
-from tests.chaos.door import Door, pause
+from tests.chaos.client import Client, pause
 
 BROKER_GROUP = "broker-a"
 # Sender and sequence number, then bytes that only this message has.
@@ -115,7 +115,7 @@ class Sender:
         self.acked = 0
         self.is_busy = False
         self.batch = batch
-        self._doors = [Door(host, port) for host, port in proxies]
+        self._clients = [Client(host, port) for host, port in proxies]
         self._turn = number
         self._path = paths.batch_path(topic)
         self._bodies, self._ledger, self._is_keyed = bodies, ledger, is_keyed
@@ -144,9 +144,9 @@ class Sender:
         body = _encode({"messages": messages})
         loop = asyncio.get_running_loop()
         while True:
-            door = self._doors[self._turn % len(self._doors)]
+            client = self._clients[self._turn % len(self._clients)]
             began_s = loop.time()
-            status, answer = await door.ask("POST", self._path, _HEADERS, body)
+            status, answer = await client.ask("POST", self._path, _HEADERS, body)
             is_ok = status == 200 and self._accept(first, answer)
             self._ledger.answers[status] += 1
             if not self.is_pinned:
@@ -173,8 +173,8 @@ class Sender:
 
     def close(self) -> None:
         """Close the connections."""
-        for door in self._doors:
-            door.close()
+        for client in self._clients:
+            client.close()
 
 
 class Load:
@@ -225,15 +225,15 @@ class Load:
 
     async def create(self) -> None:
         """The topic, with a queue for each sender."""
-        door = Door(*self.proxies[0])
+        client = Client(*self.proxies[0])
         until = asyncio.get_running_loop().time() + 20
         while True:
-            status, answer = await door.ask_json("PUT", paths.topic_path(self.topic), {"queues": len(self.senders)})
+            status, answer = await client.ask_json("PUT", paths.topic_path(self.topic), {"queues": len(self.senders)})
             if status in {200, 201}:
                 break
             assert asyncio.get_running_loop().time() < until, f"no topic: {status} {answer}"
             await pause(0.05)
-        door.close()
+        client.close()
 
     def start(self) -> None:
         """Let everybody send."""

@@ -6,8 +6,8 @@ After each fault the senders rest, so that "equal" can be seen: last entry, comm
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from tests.chaos.client import pause
 from tests.chaos.cluster import Stuck
-from tests.chaos.door import pause
 from tests.chaos.kills import WATCH_S
 from tests.chaos.network import apart
 from tests.chaos.outage import outage_of, summary

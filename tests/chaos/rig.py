@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.chaos.client import pause
 from tests.chaos.cluster import Cluster, Stuck
 from tests.chaos.consumers import Consumers
-from tests.chaos.door import pause
 from tests.chaos.load import Load
 from tests.chaos.verify import compare_logs, read_back
 

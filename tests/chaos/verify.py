@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from tern_wire import paths
 from tern_wire.records.layout import HEAD_SIZE_BYTES
-from tests.chaos.door import Door, pause
+from tests.chaos.client import Client, pause
 from tests.chaos.load import BODY_HEAD, VIOLATIONS_MAX, Load, Sender
 from tests.support.files.shared_log import shared_parts
 
@@ -80,19 +80,19 @@ async def read_back(load: Load, *, within_s: float = 120) -> Findings:
     """Compare every queue of *load*, which must be at rest, with its promise."""
     findings = Findings()
     until = asyncio.get_running_loop().time() + within_s
-    door = Door(*load.proxies[0])
+    client = Client(*load.proxies[0])
     for sender in load.senders:
-        await _read_queue(load, sender, door, findings, until)
-    door.close()
+        await _read_queue(load, sender, client, findings, until)
+    client.close()
     return findings
 
 
-async def _read_queue(load: Load, sender: Sender, door: Door, findings: Findings, until: float) -> None:
+async def _read_queue(load: Load, sender: Sender, client: Client, findings: Findings, until: float) -> None:
     reader = QueueReader(load, sender, findings)
     at = "earliest"
     while True:
         path = f"{paths.pull_path(load.topic, sender.queue)}?offset={at}&{PAGE}"
-        status, answer = await door.ask("GET", path, _HEADERS, within_s=PAGE_WITHIN_S)
+        status, answer = await client.ask("GET", path, _HEADERS, within_s=PAGE_WITHIN_S)
         if status != 200:
             findings.refused[status] += 1
             assert asyncio.get_running_loop().time() < until, f"{path}: {status} {answer[:200]!r}"

@@ -25,7 +25,7 @@ UP_MAX_S = 60.0
 STEPS: dict[str, Callable[[Run], None]] = {
     "principals": acceptance.make_principals,
     "messages and transactions": acceptance.messages_and_transactions,
-    "closed doors": acceptance.closed_doors,
+    "closed clients": acceptance.closed_doors,
     "hygiene": acceptance.hygiene_holds,
     "kills": acceptance.kills,
     "leader cut off": acceptance.cut_off_leader,

@@ -16,7 +16,7 @@ from typing import Any
 
 from tern_wire import paths
 from tests.compose import hygiene
-from tests.compose.door import Door
+from tests.compose.client import Client
 from tests.compose.engine import PORTS, Container, Engine, eventually
 from tests.compose.load import Load, compare, stored_bodies
 
@@ -48,14 +48,14 @@ class Run:
     loads: list[Load] = field(default_factory=list)
     figures: dict[str, Any] = field(default_factory=dict)
 
-    def door(self, key: str | None = None, *, timeout_s: float = 15.0) -> Door:
+    def client(self, key: str | None = None, *, timeout_s: float = 15.0) -> Client:
         """A client with *key*, by default that of the application."""
-        return Door(PORTS, self.authority, self.app_key if key is None else key, timeout_s=timeout_s)
+        return Client(PORTS, self.authority, self.app_key if key is None else key, timeout_s=timeout_s)
 
     @contextmanager
     def load(self, name: str) -> Iterator[Load]:
         """Senders under way from the first receipt on; their promises are compared for as long as the deployment lives."""
-        load = Load(TOPIC, partial(self.door, timeout_s=1.0), name=f"{name}-{secrets.token_hex(3)}")
+        load = Load(TOPIC, partial(self.client, timeout_s=1.0), name=f"{name}-{secrets.token_hex(3)}")
         self.loads.append(load)
         with load:
             began_s = time.monotonic()
@@ -83,58 +83,60 @@ def make_principals(run: Run) -> None:
     tool("acl", "grant", narrow, "ALL", "--topic", OTHER_TOPIC)
     run.app_key, run.narrow_key = (tool("key", "create", name).strip().splitlines()[-1] for name in (app, narrow))
     run.known_secrets += [run.app_key, run.narrow_key]
-    door = run.door()
-    answered = eventually(lambda: door.ask("GET", "/v1/whoami").status == 200, within_s=15, what="the new key is good")
+    client = run.client()
+    answered = eventually(
+        lambda: client.ask("GET", "/v1/whoami").status == 200, within_s=15, what="the new key is good"
+    )
     assert answered
     for topic in (TOPIC, HELLO):
-        door.must("PUT", f"/v1/topics/{topic}", {"queues": QUEUES})
-    door.must("PUT", f"/v1/groups/{GROUP}", {"invisible": "30s"})
-    door.must("PUT", f"/v1/producer-groups/{PRODUCERS}", {})
+        client.must("PUT", f"/v1/topics/{topic}", {"queues": QUEUES})
+    client.must("PUT", f"/v1/groups/{GROUP}", {"invisible": "30s"})
+    client.must("PUT", f"/v1/producer-groups/{PRODUCERS}", {})
     for port in PORTS:  # the other proxy hears of them from a name server, a moment later
-        one = Door((port,), run.authority, run.app_key)
+        one = Client((port,), run.authority, run.app_key)
         for path in (f"/v1/topics/{TOPIC}", f"/v1/topics/{HELLO}", f"/v1/groups/{GROUP}"):
             eventually(partial(_is_there, one, path), within_s=20, what=f"{path} at {port}")
 
 
-def _is_there(door: Door, path: str) -> bool:
-    return door.ask("GET", path).status == 200
+def _is_there(client: Client, path: str) -> bool:
+    return client.ask("GET", path).status == 200
 
 
 def messages_and_transactions(run: Run) -> None:
     """Produce, receive, ack; a transaction is seen after its commit and not before; both over TLS with a key, at either proxy."""
     for port in PORTS:
-        door = Door((port,), run.authority, run.app_key)
+        client = Client((port,), run.authority, run.app_key)
         text = f"hello through {port}"
-        sent = door.must("POST", paths.messages_path(HELLO), text.encode(), {"Content-Type": "text/plain"})
+        sent = client.must("POST", paths.messages_path(HELLO), text.encode(), {"Content-Type": "text/plain"})
         assert sent["message_id"], sent
-        assert _receive_and_ack(door) == [text]
+        assert _receive_and_ack(client) == [text]
         headers = {"MQ-Producer-Group": PRODUCERS, "Content-Type": "text/plain"}
-        begun = door.must("POST", paths.begin_path(HELLO), b"half", headers)
-        assert _receive_and_ack(door, wait="1s") == [], "a half message was delivered"
-        door.must("POST", paths.transaction_path(begun["transaction_id"], "commit"))
-        assert _receive_and_ack(door) == ["half"]
-        assert _receive_and_ack(door, wait="0s") == [], "an acknowledged message came again"
+        begun = client.must("POST", paths.begin_path(HELLO), b"half", headers)
+        assert _receive_and_ack(client, wait="1s") == [], "a half message was delivered"
+        client.must("POST", paths.transaction_path(begun["transaction_id"], "commit"))
+        assert _receive_and_ack(client) == ["half"]
+        assert _receive_and_ack(client, wait="0s") == [], "an acknowledged message came again"
 
 
-def _receive_and_ack(door: Door, wait: str = "5s") -> list[str]:
-    got = door.must("POST", paths.receive_path(HELLO, GROUP), {"max_messages": 10, "wait": wait})["messages"]
+def _receive_and_ack(client: Client, wait: str = "5s") -> list[str]:
+    got = client.must("POST", paths.receive_path(HELLO, GROUP), {"max_messages": 10, "wait": wait})["messages"]
     if got:
         handles = [message["receipt_handle"] for message in got]
-        door.must("POST", paths.ack_path(HELLO, GROUP), {"receipt_handles": handles})
+        client.must("POST", paths.ack_path(HELLO, GROUP), {"receipt_handles": handles})
     return [message["body"] for message in got]
 
 
 def closed_doors(run: Run) -> None:
     """Without a key 401, with another's rights 403 or 404, in plain text or with another authority nothing at all."""
     send = ("POST", paths.messages_path(TOPIC), b"x")
-    assert run.door("").ask(*send).status == 401
-    assert run.door("mqk_AAAAAAAAAAAAAAAA_" + "A" * 43).ask(*send).status == 401
-    assert run.door(run.narrow_key).ask(*send).status in {403, 404}
-    assert run.door(run.narrow_key).ask("GET", f"/v1/topics/{TOPIC}").status == 404
-    assert run.door(run.narrow_key).ask("PUT", "/v1/topics/acceptance-mine", {}).status in {403, 404}
-    assert run.door(run.root_key).ask(*send).status == 403, "the root key sends"
-    assert run.door("").ask("GET", "/healthz").status == 200
-    assert run.door("").ask("GET", "/metrics").status == 401
+    assert run.client("").ask(*send).status == 401
+    assert run.client("mqk_AAAAAAAAAAAAAAAA_" + "A" * 43).ask(*send).status == 401
+    assert run.client(run.narrow_key).ask(*send).status in {403, 404}
+    assert run.client(run.narrow_key).ask("GET", f"/v1/topics/{TOPIC}").status == 404
+    assert run.client(run.narrow_key).ask("PUT", "/v1/topics/acceptance-mine", {}).status in {403, 404}
+    assert run.client(run.root_key).ask(*send).status == 403, "the root key sends"
+    assert run.client("").ask("GET", "/healthz").status == 200
+    assert run.client("").ask("GET", "/metrics").status == 401
     told = run.engine.docker(
         *("run", "--rm", "--network", run.engine.network("clients"), "--entrypoint", "python", "ternmq/mesh:0.1.0"),
         *("-I", "-c", _KNOCK),
@@ -198,8 +200,8 @@ def _is_again(engine: Engine, before: Container) -> bool:
 
 def cut_off_leader(run: Run) -> None:
     """The leader's container is taken from the network: within 3 s a send is accepted again. Then it is put back."""
-    door = run.door()
-    leader = eventually(partial(_leader, door), within_s=15, what="a leader in the route")
+    client = run.client()
+    leader = eventually(partial(_leader, client), within_s=15, what="a leader in the route")
     network, cut_off = run.engine.network("mesh"), run.engine.containers()[leader]
     with run.load("cut-off") as load:
         eventually(
@@ -214,7 +216,7 @@ def cut_off_leader(run: Run) -> None:
             pause_s = load.longest_pause_s(began_s, time.monotonic())
         finally:
             run.engine.docker("network", "connect", "--alias", leader, network, cut_off.id)
-        other = eventually(partial(_leader, door, other_than=leader), within_s=30, what="another leader")
+        other = eventually(partial(_leader, client, other_than=leader), within_s=30, what="another leader")
         eventually(partial(_has_caught_up, run, leader), within_s=HEALTHY_WITHIN_S, what=f"{leader} follows again")
     run.figures["cut_off"] = {
         "leader": leader,
@@ -226,8 +228,8 @@ def cut_off_leader(run: Run) -> None:
     nothing_is_lost(run)
 
 
-def _leader(door: Door, other_than: str = "") -> str:
-    answer = door.ask("GET", paths.topic_route_path(TOPIC))
+def _leader(client: Client, other_than: str = "") -> str:
+    answer = client.ask("GET", paths.topic_route_path(TOPIC))
     leader = str(answer.document["broker_groups"]["broker-a"]["leader"]) if answer.status == 200 else ""
     return "" if leader == other_than else leader
 
@@ -238,7 +240,7 @@ def _has_caught_up(run: Run, service: str) -> bool:
 
 def nothing_is_lost(run: Run) -> None:
     """Every promise of every load so far is kept, none twice."""
-    found: Counter[str] = stored_bodies(run.door(), TOPIC)
+    found: Counter[str] = stored_bodies(run.client(), TOPIC)
     compare(run.loads, found)
     run.figures["acknowledged"] = sum(sender.acked for load in run.loads for sender in load.senders)
     run.figures["stored"] = found.total()
@@ -259,5 +261,5 @@ def down_and_up(run: Run) -> None:
 
 
 def _fingerprint(run: Run) -> str:
-    found = stored_bodies(run.door(), TOPIC)
+    found = stored_bodies(run.client(), TOPIC)
     return hashlib.sha256("\n".join(sorted(found.elements())).encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""What a deployment must not have: secrets where others read them, tools that build, rights, doors. Read from the engine and from inside."""
+"""What a deployment must not have: secrets where others read them, tools that build, rights, clients. Read from the engine and from inside."""
 
 import re
 import subprocess

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from tern_wire import paths
-from tests.compose.door import TRANSIENT, Door
+from tests.compose.client import TRANSIENT, Client
 
 PAUSE_S = 0.02
 # A proxy that waits for a leader that is gone must not be waited for: the other one may know the new leader.
@@ -34,8 +34,8 @@ class Sender:
 class Load:
     """Context: sends while it is open. Owner of its threads."""
 
-    def __init__(self, topic: str, door: Callable[[], Door], *, name: str, senders: int = 4) -> None:
-        self.topic, self._door = topic, door
+    def __init__(self, topic: str, client: Callable[[], Client], *, name: str, senders: int = 4) -> None:
+        self.topic, self._client = topic, client
         self.senders = [Sender(name=f"{name}-{number}") for number in range(senders)]
         self._stop = threading.Event()
         self._threads = [threading.Thread(target=self._send, args=(sender,), daemon=True) for sender in self.senders]
@@ -62,11 +62,11 @@ class Load:
         return max(later - earlier for earlier, later in pairwise(moments))
 
     def _send(self, sender: Sender) -> None:
-        door = self._door()
+        client = self._client()
         while not self._stop.is_set():
             name = f"{sender.name}-{sender.acked}"
             headers = {paths.HEADER_IDEMPOTENCY_KEY: name, "Content-Type": "text/plain"}
-            answer = door.ask("POST", paths.messages_path(self.topic), name.encode(), headers)
+            answer = client.ask("POST", paths.messages_path(self.topic), name.encode(), headers)
             sender.answers[answer.status] += 1
             if answer.status in {200, 201}:
                 sender.acked += 1
@@ -78,14 +78,14 @@ class Load:
                 return
 
 
-def stored_bodies(door: Door, topic: str) -> Counter[str]:
+def stored_bodies(client: Client, topic: str) -> Counter[str]:
     """Every message of *topic* by its body, read by pull from the first offset of each queue to the last."""
     found: Counter[str] = Counter()
-    for queue in door.must("GET", paths.offsets_path(topic))["queues"]:
+    for queue in client.must("GET", paths.offsets_path(topic))["queues"]:
         offset, end = int(queue["min_offset"]), int(queue["max_offset"])
         while offset < end:
             path = f"{paths.pull_path(topic, queue['queue'])}?offset={offset}&max_messages={PAGE_MESSAGES}"
-            page = door.must("GET", path)
+            page = client.must("GET", path)
             found.update(str(message["body"]) for message in page["messages"])
             assert int(page["next_offset"]) > offset, f"{path} makes no progress"
             offset = int(page["next_offset"])

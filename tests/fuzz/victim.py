@@ -24,6 +24,7 @@ from tern_remoting.handshake import Answer, ClientHandshake, Identity, ServerHan
 from tern_store import CommitLog, StoredEntry, SyncLost
 from tern_store.files import RealFiles
 from tern_store.state.vote_file import Standing
+from tests.support.broker.instant_disk import InstantDisk
 
 ME, PEERS = "n-0", ("n-1", "n-2")
 KEY, GROUP = bytes(range(32)), bytes(16)
@@ -72,7 +73,7 @@ class StillRuntime:
         return None
 
     def open_disk(self, on_failure: Callable[[SyncLost], None]) -> Disk:
-        return _DiskAtOnce(self)
+        return InstantDisk(self.call_soon)
 
     def end(self, code: int) -> NoReturn:
         raise AssertionError(f"the node ended itself with {code}")
@@ -86,18 +87,6 @@ class StillRuntime:
         while self._soon:
             callback, arguments = self._soon.popleft()
             callback(*arguments)
-
-
-class _DiskAtOnce:
-    def __init__(self, runtime: StillRuntime) -> None:
-        self._runtime = runtime
-
-    def run_soon(self, job: Callable[[], None], done: Callable[[], None]) -> None:
-        job()
-        self._runtime.call_soon(done)
-
-    def stop(self) -> None:
-        """Nothing waits."""
 
 
 class Wire(asyncio.Transport):

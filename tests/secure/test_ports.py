@@ -136,7 +136,7 @@ def test_a_backup_takes_the_cluster_key_and_the_operator_s_certificate(
     wrong = secure_mesh.run(
         "backup", str(tmp_path / "w"), "--cluster-key-file", str(tmp_path / "wrong.key"), check=False
     )
-    assert (wrong.returncode, "This door is for the nodes of the cluster" in wrong.stderr) == (1, True)
+    assert (wrong.returncode, "Only nodes of the cluster may ask here" in wrong.stderr) == (1, True)
     secure_mesh.run("backup", str(tmp_path / "backup"))
     assert "No damage" in secure_mesh.run_plain("store", "verify", "--data-dir", str(tmp_path / "backup")).stdout
     scraper = secure_mesh.cluster.pair("client", "scraper")

@@ -1,4 +1,4 @@
-"""A broker on a machine: what tern_broker/run.py does in a process, in virtual time, with the real Engine and LinkDoor.
+"""A broker on a machine: what tern_broker/run.py does in a process, in virtual time, with the real Engine and LinkDispatcher.
 
 `Build` makes every part, so that a test can plant a bug in one of them. Owner: the world.
 """
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from tern_broker.config import BrokerConfig
 from tern_broker.engine import Engine
-from tern_broker.link.door import LinkDoor
+from tern_broker.link.dispatcher import LinkDispatcher
 from tern_broker.node.rebuild_offer import rebuild_offer
 from tern_raft import PeerLinks, RaftNode
 from tern_remoting import Frame
@@ -49,7 +49,7 @@ class NodeConfig(BrokerConfig):
 
 
 class Reply(RoomyLink):
-    """What LinkDoor takes for the link of a proxy: one request's way back."""
+    """What LinkDispatcher takes for the link of a proxy: one request's way back."""
 
     __slots__ = ("_send", "closed")
 
@@ -67,7 +67,7 @@ class Build:
     """Makes the parts of a node. A test overrides one to plant a bug."""
 
     engine: Callable[..., Engine] = Engine
-    door: Callable[..., LinkDoor] = LinkDoor
+    dispatcher: Callable[..., LinkDispatcher] = LinkDispatcher
     links: Callable[..., PeerLinks] = PeerLinks
     # What a node does that finds damage, before it stands by; (config, incarnation=, files=).
     forget_votes: Callable[..., None] = RaftNode.forget_votes
@@ -98,7 +98,7 @@ class BrokerNode:
             config, runtime=process, links=self.links, files=machine.files, on_change=lambda: None
         )
         self.links._transport = self.engine.raft.transport
-        self.door = build.door(config, self.engine, key=KEY, rng=rng, monotonic=process.monotonic)
+        self.dispatcher = build.dispatcher(config, self.engine, key=KEY, rng=rng, monotonic=process.monotonic)
         self.offer = rebuild_offer(config, self.engine, key=KEY)
         self.votes = self.engine.raft._votes
         self._commit, self._role = self.engine.raft.commit_index, (0, False)
@@ -119,7 +119,7 @@ class BrokerNode:
     def request(self, code: int, body: bytes, send: Callable[[int, bytes], None]) -> None:
         """One request of a client; *send* is given the reply's code and body."""
         if code == RequestCode.STATUS:  # also asked of nodes that are quarantined
-            self.door.on_frame(Reply(send), Frame(code, 1, 0, "", body))  # type: ignore[arg-type]
+            self.dispatcher.on_frame(Reply(send), Frame(code, 1, 0, "", body))  # type: ignore[arg-type]
             return
         is_damaged = self.machine.files.has(DIRECTORY, QUARANTINE)
 
@@ -128,7 +128,7 @@ class BrokerNode:
             self._observers.served(self.name, reply_code, is_damaged, str(bug))
             send(reply_code, reply_body)
 
-        self.door.on_frame(Reply(reply), Frame(code, 1, 0, "", body))  # type: ignore[arg-type]
+        self.dispatcher.on_frame(Reply(reply), Frame(code, 1, 0, "", body))  # type: ignore[arg-type]
 
     # Observed ----------------------------------------------------------------------------------------------------
     def _observe_apply(self) -> None:
@@ -179,7 +179,7 @@ class BrokerNode:
         files, engine = self.machine.files, self.engine
         has_limit = files.capacity_bytes is not None
         engine.disk_used(DiskUse(files.used_bytes, files.capacity_bytes or 1) if has_limit else DiskUse(0, 1))
-        self.door.sends.disk_full = (
+        self.dispatcher.sends.disk_full = (
             files.free_bytes(DIRECTORY) < DISK_FREE_MIN_BYTES
             or engine.trimmer.pressure is Pressure.REFUSE
             or engine.store.log.is_on_reserve

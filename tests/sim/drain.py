@@ -23,7 +23,7 @@ RECEIVE_MESSAGES = 64
 PAUSE_S, PAUSE_MAX_S = 0.2, 0.6
 
 
-class Desk(Protocol):
+class ClientContext(Protocol):
     """What the drain uses of the clients."""
 
     def issue(self, client: str, asked: Asked, done: Callable[[Operation], None]) -> Operation:
@@ -40,7 +40,7 @@ class Drain:
 
     def __init__(
         self,
-        desk: Desk,
+        context: ClientContext,
         groups: tuple[GroupPlan, ...],
         is_at_rest: Callable[[], bool],
         last_word: Callable[[int], int],
@@ -49,7 +49,7 @@ class Drain:
 
         *last_word*: of a transaction's number, how it is to be ended; 0: not at all.
         """
-        self._desk, self._groups, self._is_at_rest, self._last_word = desk, groups, is_at_rest, last_word
+        self._context, self._groups, self._is_at_rest, self._last_word = context, groups, is_at_rest, last_word
         self._left = 0
         self._pauses: dict[tuple[str, str], float] = {}
 
@@ -68,7 +68,7 @@ class Drain:
 
         def listed(operation: Operation) -> None:
             if not operation.is_ok:
-                self._desk.later(PAUSE_S, self._end_transactions)
+                self._context.later(PAUSE_S, self._end_transactions)
                 return
             wanted = [
                 Resolve(described.number, described.producer_group, outcome)
@@ -76,18 +76,18 @@ class Drain:
                 if (outcome := self._last_word(described.number))
             ]
             for asked in wanted:
-                self._desk.issue("drain", asked, lambda _operation: None)
+                self._context.issue("drain", asked, lambda _operation: None)
             if wanted:
-                self._desk.later(PAUSE_S, self._end_transactions)
+                self._context.later(PAUSE_S, self._end_transactions)
             else:
                 self._wait_for_rest()
 
-        self._desk.issue("drain", ListTransactions(""), listed)
+        self._context.issue("drain", ListTransactions(""), listed)
 
     def _wait_for_rest(self) -> None:
         """What is read to its end must not grow any more."""
         if not self._is_at_rest():
-            self._desk.later(PAUSE_S, self._wait_for_rest)
+            self._context.later(PAUSE_S, self._wait_for_rest)
             return
         self._left = len(QUEUES) + sum(len(group.topics) + 1 for group in self._groups)
         for topic in QUEUES:
@@ -102,27 +102,27 @@ class Drain:
 
         def looked(operation: Operation) -> None:
             if not operation.is_ok:
-                self._desk.later(PAUSE_S, lambda: self._look(topic))
+                self._context.later(PAUSE_S, lambda: self._look(topic))
                 return
             # A topic may have grown.
             self._left += len(operation.ends) - 1
             for queue, oldest, _ in operation.ends:
                 self._pull(topic, queue, oldest)
 
-        self._desk.issue("drain", Offsets(topic), looked)
+        self._context.issue("drain", Offsets(topic), looked)
 
     def _pull(self, topic: str, queue: int, offset: int) -> None:
         def pulled(operation: Operation) -> None:
             if operation.error == OffsetExpired.code:
-                self._desk.later(PAUSE_S, lambda: self._pull_again(topic, queue))
+                self._context.later(PAUSE_S, lambda: self._pull_again(topic, queue))
             elif not operation.is_ok:
-                self._desk.later(PAUSE_S, lambda: self._pull(topic, queue, offset))
+                self._context.later(PAUSE_S, lambda: self._pull(topic, queue, offset))
             elif operation.pulled.next_offset < operation.pulled.max_offset:
                 self._pull(topic, queue, operation.pulled.next_offset)
             else:
                 self._left -= 1
 
-        self._desk.issue("drain", Pull(topic, queue, offset), pulled)
+        self._context.issue("drain", Pull(topic, queue, offset), pulled)
 
     def _pull_again(self, topic: str, queue: int) -> None:
         """Retention has dropped what was to be read: go on at the oldest message kept."""
@@ -131,24 +131,24 @@ class Drain:
             if operation.is_ok:
                 self._pull(topic, queue, operation.ends[queue].min_offset)
             else:
-                self._desk.later(PAUSE_S, lambda: self._pull_again(topic, queue))
+                self._context.later(PAUSE_S, lambda: self._pull_again(topic, queue))
 
-        self._desk.issue("drain", Offsets(topic), looked)
+        self._context.issue("drain", Offsets(topic), looked)
 
     # Groups ----------------------------------------------------------------------------------------------------
     def _receive(self, group: GroupPlan, topic: str) -> None:
         def received(operation: Operation) -> None:
             if not operation.is_ok:
-                self._desk.later(PAUSE_S, lambda: self._receive(group, topic))
+                self._context.later(PAUSE_S, lambda: self._receive(group, topic))
             elif operation.held:
                 rows = [Settling(topic, held.queue, held.offset, held.lease, ACK, 0) for held in operation.held]
                 self._pauses.pop((group.name, topic), None)
-                self._desk.issue("drain", Settle(group.name, tuple(rows)), lambda _: self._receive(group, topic))
+                self._context.issue("drain", Settle(group.name, tuple(rows)), lambda _: self._receive(group, topic))
             else:
-                self._desk.issue("drain", Offsets(topic), lambda ends: self._compare(group, topic, ends))
+                self._context.issue("drain", Offsets(topic), lambda ends: self._compare(group, topic, ends))
 
         asked = Receive(group.name, topic, RECEIVE_MESSAGES, group.invisible_ms)
-        self._desk.issue("drain", asked, received)
+        self._context.issue("drain", asked, received)
 
     def _compare(self, group: GroupPlan, topic: str, ends: Operation) -> None:
         def committed(operation: Operation) -> None:
@@ -162,17 +162,17 @@ class Drain:
                     return
             pause_s = self._pauses.get((group.name, topic), PAUSE_S)
             self._pauses[group.name, topic] = min(PAUSE_MAX_S, 1.5 * pause_s)
-            self._desk.later(pause_s, lambda: self._receive(group, topic))
+            self._context.later(pause_s, lambda: self._receive(group, topic))
 
-        self._desk.issue("drain", GroupOffsets(group.name, topic), committed)
+        self._context.issue("drain", GroupOffsets(group.name, topic), committed)
 
     def _browse(self, group: GroupPlan, offset: int) -> None:
         def browsed(operation: Operation) -> None:
             if not operation.is_ok:
-                self._desk.later(PAUSE_S, lambda: self._browse(group, offset))
+                self._context.later(PAUSE_S, lambda: self._browse(group, offset))
             elif operation.browsed.next_offset >= 0:
                 self._browse(group, operation.browsed.next_offset)
             else:
                 self._left -= 1
 
-        self._desk.issue("drain", Browse(group.name, offset), browsed)
+        self._context.issue("drain", Browse(group.name, offset), browsed)

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any
 
-from tern_broker.core.delivery.replays import TOKEN_SIZE_BYTES
+from tern_broker.core.delivery.repeated_receives import TOKEN_SIZE_BYTES
 from tern_wire.link.requests import RequestCode, body_parts
 from tern_wire.link.rows import SETTLE_ROW
 from tests.sim.bodies import read_records

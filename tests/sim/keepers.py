@@ -10,7 +10,7 @@ from collections.abc import Callable
 from tern_wire.link.rows import ACK, EXTEND
 from tests.sim.history import Held, Operation, Receive, Settle, Settling
 from tests.sim.plan import KEPT_GROUP, KEPT_TOPIC
-from tests.sim.workload import Desk
+from tests.sim.workload import ClientContext
 
 MESSAGES = 8
 INVISIBLE_MS = 3_000
@@ -21,8 +21,8 @@ PAUSE_MAX_S = 0.8
 class Keeper:
     """One attempt after the other."""
 
-    def __init__(self, desk: Desk, name: str) -> None:
-        self._desk, self._name = desk, name
+    def __init__(self, context: ClientContext, name: str) -> None:
+        self._context, self._name = context, name
         self._number = 0
         self._rounds_left = 0
         self._asked = Receive(KEPT_GROUP, KEPT_TOPIC, MESSAGES, INVISIBLE_MS)
@@ -30,13 +30,13 @@ class Keeper:
     def step(self) -> None:
         """The next attempt."""
         self._number += 1
-        self._rounds_left = self._desk.rng.randint(1, ROUNDS_MAX)
+        self._rounds_left = self._context.rng.randint(1, ROUNDS_MAX)
         self._asked = Receive(KEPT_GROUP, KEPT_TOPIC, MESSAGES, INVISIBLE_MS, f"{self._name}.{self._number}")
         self._receive()
 
     def _receive(self) -> None:
-        if self._desk.is_open():
-            self._desk.issue(self._name, self._asked, self._received)
+        if self._context.is_open():
+            self._context.issue(self._name, self._asked, self._received)
 
     def _received(self, operation: Operation) -> None:
         if not operation.is_ok:
@@ -48,11 +48,11 @@ class Keeper:
             return
         self._rounds_left -= 1
         is_last = self._rounds_left <= 0
-        acked = held if is_last else held[: self._desk.rng.randint(0, 1)]
+        acked = held if is_last else held[: self._context.rng.randint(0, 1)]
         rows = [self._row(one, ACK if one in acked else EXTEND) for one in held]
-        if self._desk.is_open():
+        if self._context.is_open():
             then = self.step if is_last else self._receive
-            self._desk.issue(self._name, Settle(KEPT_GROUP, tuple(rows)), lambda _operation: self._later(then))
+            self._context.issue(self._name, Settle(KEPT_GROUP, tuple(rows)), lambda _operation: self._later(then))
 
     def _row(self, held: Held, action: int) -> Settling:
         return Settling(
@@ -60,4 +60,4 @@ class Keeper:
         )
 
     def _later(self, step: Callable[[], None]) -> None:
-        self._desk.later(self._desk.rng.uniform(0.0, PAUSE_MAX_S), step)
+        self._context.later(self._context.rng.uniform(0.0, PAUSE_MAX_S), step)

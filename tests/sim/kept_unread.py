@@ -12,7 +12,7 @@ from tern_broker.core.applied import read_map
 from tern_broker.core.delivery.fifo import FifoDelivery
 from tern_broker.core.topics import Topic
 from tern_store import EntryKind, StoredEntry, StoreError
-from tern_store.kept_times import visible_at
+from tern_store.visibility_times import visible_at
 from tern_wire.link.commands import ENTRY_HEAD, CommandKind, read_entry
 from tern_wire.settings.group_settings import LATEST
 

@@ -11,7 +11,7 @@ from tern_broker.core.delivery.delivery import Delivery
 from tern_broker.core.delivery.fifo import FifoDelivery
 from tern_broker.core.delivery.lease import Lease, Run
 from tern_broker.core.delivery.leasing import Leasing
-from tern_broker.core.delivery.replays import Replays
+from tern_broker.core.delivery.repeated_receives import Replays
 from tern_broker.core.delivery.settles import Settles
 from tern_broker.core.timing import Timing
 from tern_broker.link import repeated_receives

@@ -6,8 +6,8 @@ from typing import Any
 import tern_broker.upkeep.trimmer
 from tern_broker.core.delivery.fifo import FifoDelivery
 from tern_broker.core.sending.idempotency import KeyTable
-from tern_broker.ending import Ending
 from tern_broker.engine import Engine
+from tern_broker.fatal_stop import Ending
 from tern_broker.upkeep.trimmer import Trimmer
 from tern_store import SyncLost, small_files
 from tern_store.log import segment
@@ -15,7 +15,7 @@ from tern_store.log.commit_log import CommitLog
 from tern_store.log.dirty_segments import DirtySegments
 from tern_store.log.recovery import LogScan
 from tern_store.log.segment import Segments
-from tern_store.needed import Needed, find_needed
+from tern_store.needed_records import Needed, find_needed
 from tern_store.state.saving import Save
 from tern_store.state.vote_file import VoteFile
 from tern_store.store import Store

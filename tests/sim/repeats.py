@@ -10,7 +10,7 @@ from tests.sim.transaction_values import Begin
 Keyed = TypeVar("Keyed", Send, Begin)
 
 
-class Desk(Protocol):
+class ClientContext(Protocol):
     """What this needs of the clients."""
 
     plan: Plan
@@ -23,19 +23,19 @@ class Desk(Protocol):
 class Repeats(Generic[Keyed]):
     """What may be repeated, in the order in which it came. Owner: one client."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, context: ClientContext) -> None:
+        self._context = context
         self.asked: list[Keyed] = []
         # Where the window is short: what was here once comes no second time, which would be later than it may be.
         self._known: set[Keyed] = set()
 
     def add(self, asked: Keyed, spent_s: float = 0.0) -> None:
         """*asked* was first asked *spent_s* ago."""
-        within_s = self._desk.plan.repeat_within_s
+        within_s = self._context.plan.repeat_within_s
         if not within_s:
             self.asked.append(asked)
         elif asked not in self._known:
             self._known.add(asked)
             if spent_s < within_s:
                 self.asked.append(asked)
-                self._desk.later(within_s - spent_s, lambda: self.asked.remove(asked))
+                self._context.later(within_s - spent_s, lambda: self.asked.remove(asked))

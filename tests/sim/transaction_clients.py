@@ -71,8 +71,8 @@ class Books:
         return 0 if entry % _LEFT == 0 else self.decision(number) or (ROLLBACK if entry % 2 else COMMIT)
 
 
-class Desk(Protocol):
-    """What these clients use of the clients' shared part; see workload.Desk."""
+class ClientContext(Protocol):
+    """What these clients use of the clients' shared part; see workload.ClientContext."""
 
     rng: Random
     plan: Plan
@@ -98,32 +98,32 @@ def _nothing(_operation: Operation) -> None:
 class Teller:
     """A producer of transactions."""
 
-    def __init__(self, desk: Desk, name: str, mean_s: float, producer_group: str) -> None:
-        self._desk, self._name, self._mean_s, self._group = desk, name, mean_s, producer_group
+    def __init__(self, context: ClientContext, name: str, mean_s: float, producer_group: str) -> None:
+        self._context, self._name, self._mean_s, self._group = context, name, mean_s, producer_group
         self._number = 0
-        self._repeats = Repeats[Begin](desk)
+        self._repeats = Repeats[Begin](context)
 
     def step(self) -> None:
         """Begin some."""
-        desk, rng = self._desk, self._desk.rng
-        if not desk.is_open():
+        context, rng = self._context, self._context.rng
+        if not context.is_open():
             return
-        if self._repeats.asked and rng.random() < 2 * desk.plan.repeat_share:
+        if self._repeats.asked and rng.random() < 2 * context.plan.repeat_share:
             asked = rng.choice(self._repeats.asked)
         else:
             dice = rng.random()
-            after_ms = 0 if dice < _USUAL else rng.randint(100, desk.plan.check_after_max_ms)
+            after_ms = 0 if dice < _USUAL else rng.randint(100, context.plan.check_after_max_ms)
             after_ms = after_ms if dice < 1 - _LONG else LONG_MS
-            is_keyed = rng.random() < desk.plan.keyed_share
+            is_keyed = rng.random() < context.plan.keyed_share
             count = rng.choice((1, 1, 1, 2, 3))
             asked = Begin(self._group, after_ms, tuple(self._transaction(is_keyed=is_keyed) for _ in range(count)))
             if is_keyed:
                 self._repeats.add(asked)
-        desk.issue(self._name, asked, self._begun)
-        desk.later(self._mean_s * rng.uniform(0.4, 1.6), self.step)
+        context.issue(self._name, asked, self._begun)
+        context.later(self._mean_s * rng.uniform(0.4, 1.6), self.step)
 
     def _transaction(self, *, is_keyed: bool) -> tuple[Half, ...]:
-        rng = self._desk.rng
+        rng = self._context.rng
         halves = []
         for number in range(rng.choice((1, 1, 2, 3, 5))):
             self._number += 1
@@ -132,11 +132,11 @@ class Teller:
             halves.append(Half(topic, rng.randrange(QUEUES[topic]), name, key, rng.randint(16, 200)))
         dice = rng.random()
         decision = COMMIT if dice < _COMMITS else ROLLBACK if dice < _COMMITS + _ROLLBACKS else 0
-        self._desk.books.decisions[halves[0].name] = decision
+        self._context.books.decisions[halves[0].name] = decision
         return tuple(halves)
 
     def _begun(self, operation: Operation) -> None:
-        rng, asked = self._desk.rng, operation.asked
+        rng, asked = self._context.rng, operation.asked
         assert isinstance(asked, Begin)
         if not operation.is_ok:
             if asked in self._repeats.asked and rng.random() < 0.5:
@@ -147,7 +147,7 @@ class Teller:
         for halves in asked.transactions:
             verdict = operation.sent[row]
             if verdict.status in {PREPARED, PREPARED_BEFORE}:
-                self._desk.books.heard[verdict.offset] = (halves[0].name, self._group)
+                self._context.books.heard[verdict.offset] = (halves[0].name, self._group)
                 prompt += self._decide(verdict.offset, halves[0].name, asked.check_after_ms)
             if verdict.status == PREPARED and rng.random() < _SEARCHES:
                 search = Search(halves[0].topic, halves[0].name, message_id(operation.number, row))
@@ -161,7 +161,7 @@ class Teller:
 
     def _decide(self, number: int, name: str, after_ms: int) -> list[Ending]:
         """What is to be ended at once; the rest is put off, or never done."""
-        rng, outcome = self._desk.rng, self._desk.books.decisions[name]
+        rng, outcome = self._context.rng, self._context.books.decisions[name]
         dice = rng.random()
         if not outcome or dice < _SILENT or after_ms == LONG_MS:
             return []
@@ -183,80 +183,80 @@ class Teller:
             if not operation.is_ok and tries <= _REPEATS_MAX and rng.random() < 0.7:
                 self._end(rng.uniform(0.0, _AT_ONCE_MAX_S), *endings, tries=tries + 1)
 
-        rng = self._desk.rng
+        rng = self._context.rng
         self._later(delay_s, End(endings), ended)
 
     def _later(self, delay_s: float, asked: Asked, done: Callable[[Operation], None]) -> None:
         def ask() -> None:
-            if self._desk.is_open():
-                self._desk.issue(self._name, asked, done)
+            if self._context.is_open():
+                self._context.issue(self._name, asked, done)
 
-        self._desk.later(delay_s, ask)
+        self._context.later(delay_s, ask)
 
 
 class Inspector:
     """A checker."""
 
-    def __init__(self, desk: Desk, name: str, mean_s: float, producer_group: str) -> None:
+    def __init__(self, context: ClientContext, name: str, mean_s: float, producer_group: str) -> None:
         """*producer_group*: "" stands for all that have a check URL."""
-        self._desk, self._name, self._mean_s, self._group = desk, name, mean_s, producer_group
+        self._context, self._name, self._mean_s, self._group = context, name, mean_s, producer_group
 
     def step(self) -> None:
         """One claim."""
-        desk, rng = self._desk, self._desk.rng
-        if desk.is_open():
-            claim_ms = rng.randint(desk.plan.claim_ms // 2, desk.plan.claim_ms)
+        context, rng = self._context, self._context.rng
+        if context.is_open():
+            claim_ms = rng.randint(context.plan.claim_ms // 2, context.plan.claim_ms)
             asked = Claim(self._name, self._group, rng.choice((1, 4, 16)), claim_ms, rng.choice((0, 300)))
-            desk.issue(self._name, asked, self._claimed)
+            context.issue(self._name, asked, self._claimed)
 
     def _claimed(self, operation: Operation) -> None:
-        desk, rng, asked = self._desk, self._desk.rng, operation.asked
+        context, rng, asked = self._context, self._context.rng, operation.asked
         assert isinstance(asked, Claim)
-        desk.later(self._mean_s * rng.uniform(0.4, 1.6), self.step)
+        context.later(self._mean_s * rng.uniform(0.4, 1.6), self.step)
         if not operation.is_ok or not operation.checks or rng.random() < _DIES_WITH_CLAIM:
             return
         claim_s = asked.claim_ms / 1000
         delay_s = rng.uniform(claim_s, 3 * claim_s) if rng.random() < _COMES_LATE else rng.uniform(0.0, claim_s / 2)
-        desk.later(delay_s, partial(self._answer, operation.checks))
+        context.later(delay_s, partial(self._answer, operation.checks))
 
     def _answer(self, checks: tuple[Check, ...]) -> None:
-        desk, rng = self._desk, self._desk.rng
+        context, rng = self._context, self._context.rng
         endings, reports = [], []
         for check in checks:
             # The producer may not have heard its transaction's number, but it knows its messages.
-            outcome = desk.books.decisions.get(check.names[0], 0) if check.names else 0
+            outcome = context.books.decisions.get(check.names[0], 0) if check.names else 0
             if not outcome or rng.random() < _DOES_NOT_KNOW:
                 reports.append(Reporting(check.number, check.claim, rng.choice(_UNKNOWN), rng.randint(1, 90)))
             else:
                 endings.append(Ending(check.number, check.producer_group, outcome, BY_CHECK, check.claim))
-        if endings and desk.is_open():
-            desk.issue(self._name, End(tuple(endings)), _nothing)
-        if reports and desk.is_open() and rng.random() >= _DIES_BEFORE_REPORT:
-            desk.issue(self._name, Report(tuple(reports)), _nothing)
+        if endings and context.is_open():
+            context.issue(self._name, End(tuple(endings)), _nothing)
+        if reports and context.is_open() and rng.random() >= _DIES_BEFORE_REPORT:
+            context.issue(self._name, Report(tuple(reports)), _nothing)
 
 
 class Clerk:
     """A person with a list."""
 
-    def __init__(self, desk: Desk, name: str, mean_s: float) -> None:
-        self._desk, self._name, self._mean_s = desk, name, mean_s
+    def __init__(self, context: ClientContext, name: str, mean_s: float) -> None:
+        self._context, self._name, self._mean_s = context, name, mean_s
 
     def step(self) -> None:
         """One look at the list."""
-        desk, rng = self._desk, self._desk.rng
-        if desk.is_open():
-            desk.issue(self._name, ListTransactions(rng.choice(("", "", EXPIRED))), self._listed)
+        context, rng = self._context, self._context.rng
+        if context.is_open():
+            context.issue(self._name, ListTransactions(rng.choice(("", "", EXPIRED))), self._listed)
 
     def _listed(self, operation: Operation) -> None:
-        desk, rng, books = self._desk, self._desk.rng, self._desk.books
-        desk.later(self._mean_s * rng.uniform(0.4, 1.6), self.step)
+        context, rng, books = self._context, self._context.rng, self._context.books
+        context.later(self._mean_s * rng.uniform(0.4, 1.6), self.step)
         if not operation.is_ok:
             return
-        if books.heard and desk.is_open():
+        if books.heard and context.is_open():
             number, (_, group) = rng.choice([*books.heard.items()])
-            desk.issue(self._name, Describe(number, group), _nothing)
+            context.issue(self._name, Describe(number, group), _nothing)
         for described in operation.described:
             is_chosen = rng.random() < (_ENDS_PARKED if described.state == EXPIRED else _ENDS_OPEN)
-            if is_chosen and desk.is_open():
+            if is_chosen and context.is_open():
                 outcome = books.decision(described.number) or rng.choice((COMMIT, ROLLBACK))
-                desk.issue(self._name, Resolve(described.number, described.producer_group, outcome), _nothing)
+                context.issue(self._name, Resolve(described.number, described.producer_group, outcome), _nothing)

@@ -6,7 +6,7 @@ A transaction has no name of its own: clients know it by the name of its first m
 from typing import NamedTuple
 
 
-# Questions --------------------------------------------------------------------------------------------------------
+# CallbackBodies --------------------------------------------------------------------------------------------------------
 class Half(NamedTuple):
     """One half message; see Sending. Only the first one of a transaction has a key."""
 

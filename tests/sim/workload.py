@@ -56,7 +56,7 @@ PIPELINE_MAX = 12
 REPEATABLE_MAX = 64
 
 
-class Desk(Protocol):
+class ClientContext(Protocol):
     """What a client may use: the clients' shared part."""
 
     rng: Random
@@ -82,35 +82,35 @@ class Desk(Protocol):
 class Producer:
     """Sends messages named after itself, in bursts, without waiting for answers."""
 
-    def __init__(self, desk: Desk, name: str, mean_s: float, topic: str = "") -> None:
+    def __init__(self, context: ClientContext, name: str, mean_s: float, topic: str = "") -> None:
         """*topic*: the only one that it sends to."""
-        self._desk, self._name, self._mean_s, self._topic = desk, name, mean_s, topic
+        self._context, self._name, self._mean_s, self._topic = context, name, mean_s, topic
         self._number = 0
         self._waiting = 0
-        self._repeats = Repeats[Send](desk)
+        self._repeats = Repeats[Send](context)
 
     def step(self) -> None:
         """One burst."""
-        desk, rng = self._desk, self._desk.rng
-        burst = rng.randint(1, desk.plan.burst_max)
+        context, rng = self._context, self._context.rng
+        burst = rng.randint(1, context.plan.burst_max)
         # A burst mostly goes to one topic, so that order within a queue is put to the test.
         topic = self._topic or rng.choice(TOPICS)
         queue = rng.randrange(QUEUES[topic])
         for _ in range(burst):
-            if not desk.is_open():
+            if not context.is_open():
                 return
             if self._waiting >= PIPELINE_MAX:
                 break
-            if self._repeats.asked and rng.random() < desk.plan.repeat_share:
+            if self._repeats.asked and rng.random() < context.plan.repeat_share:
                 asked = rng.choice(self._repeats.asked)
             else:
                 asked = self._next_send(topic, queue)
             self._waiting += 1
-            desk.issue(self._name, asked, self._answered)
-        desk.later(self._mean_s * burst * rng.uniform(0.4, 1.6), self.step)
+            context.issue(self._name, asked, self._answered)
+        context.later(self._mean_s * burst * rng.uniform(0.4, 1.6), self.step)
 
     def _next_send(self, topic: str, queue: int) -> Send:
-        rng, plan = self._desk.rng, self._desk.plan
+        rng, plan = self._context.rng, self._context.plan
         is_keyed, is_mixed = rng.random() < plan.keyed_share, rng.random() < 0.1
         messages = []
         for _ in range(rng.randint(1, plan.messages_max)):
@@ -133,33 +133,33 @@ class Producer:
 class Consumer:
     """Receives for one group and settles what it holds, sometimes late, sometimes never."""
 
-    def __init__(self, desk: Desk, name: str, group: GroupPlan, mean_s: float) -> None:
-        self._desk, self._name, self._group, self._mean_s = desk, name, group, mean_s
+    def __init__(self, context: ClientContext, name: str, group: GroupPlan, mean_s: float) -> None:
+        self._context, self._name, self._group, self._mean_s = context, name, group, mean_s
         self._holding: list[tuple[str, Held]] = []
 
     def step(self) -> None:
         """One receive."""
-        desk, rng = self._desk, self._desk.rng
-        if not desk.is_open():
+        context, rng = self._context, self._context.rng
+        if not context.is_open():
             return
         invisible_ms = self._group.invisible_ms
         if rng.random() < 0.2:
             invisible_ms = rng.randint(invisible_ms // 2, invisible_ms)
         asked = Receive(self._group.name, rng.choice(self._group.topics), rng.choice((1, 4, 16, 32)), invisible_ms)
-        desk.issue(self._name, asked, self._received)
+        context.issue(self._name, asked, self._received)
 
     def _received(self, operation: Operation) -> None:
-        rng, plan = self._desk.rng, self._desk.plan
+        rng, plan = self._context.rng, self._context.plan
         asked = operation.asked
         assert isinstance(asked, Receive)
         if not operation.is_ok or not operation.held:
-            self._desk.later(self._mean_s * rng.uniform(0.5, 2.0), self.step)
+            self._context.later(self._mean_s * rng.uniform(0.5, 2.0), self.step)
             return
         self._holding.extend([(asked.topic, held) for held in operation.held])
-        self._desk.later(rng.uniform(0.0, plan.hold_max_s), self._settle)
+        self._context.later(rng.uniform(0.0, plan.hold_max_s), self._settle)
 
     def _settle(self) -> None:
-        desk, rng = self._desk, self._desk.rng
+        context, rng = self._context, self._context.rng
         rows: list[Settling] = []
         rejected: list[Settling] = []
         kept = []
@@ -172,16 +172,16 @@ class Consumer:
             row = Settling(topic, held.queue, held.offset, held.lease, action, time_ms)
             (rejected if action == REJECT else rows).append(row)
         self._holding = kept
-        if rejected and desk.is_open():
-            desk.issue(self._name, Settle(self._group.name, tuple(rejected)), lambda _operation: None)
-        if rows and desk.is_open() and rng.random() > desk.plan.abandon_share / 2:
-            desk.issue(self._name, Settle(self._group.name, tuple(rows)), self._settled)
+        if rejected and context.is_open():
+            context.issue(self._name, Settle(self._group.name, tuple(rejected)), lambda _operation: None)
+        if rows and context.is_open() and rng.random() > context.plan.abandon_share / 2:
+            context.issue(self._name, Settle(self._group.name, tuple(rows)), self._settled)
         else:
             self._think()
 
     def _choose(self) -> tuple[int, int]:
         """What becomes of one message (0: nothing), and the time that goes with it."""
-        rng, plan, group = self._desk.rng, self._desk.plan, self._group
+        rng, plan, group = self._context.rng, self._context.plan, self._group
         dice = rng.random()
         if dice < plan.abandon_share / 2:
             return 0, 0
@@ -209,18 +209,18 @@ class Consumer:
         self._think()
 
     def _think(self) -> None:
-        rng = self._desk.rng
+        rng = self._context.rng
         if self._holding and rng.random() < 0.7:
-            self._desk.later(rng.uniform(0.0, self._desk.plan.hold_max_s), self._settle)
+            self._context.later(rng.uniform(0.0, self._context.plan.hold_max_s), self._settle)
         else:
-            self._desk.later(self._mean_s * rng.uniform(0.4, 1.6), self.step)
+            self._context.later(self._mean_s * rng.uniform(0.4, 1.6), self.step)
 
 
 class Reader:
     """Reads queues and offsets, and sets offsets of groups; a tool or a person, so one thing at a time."""
 
-    def __init__(self, desk: Desk, name: str, mean_s: float) -> None:
-        self._desk, self._name, self._mean_s = desk, name, mean_s
+    def __init__(self, context: ClientContext, name: str, mean_s: float) -> None:
+        self._context, self._name, self._mean_s = context, name, mean_s
         self._next: dict[tuple[str, int], int] = {}
         self._committed: dict[tuple[str, int], int] = {}
         self._ends: dict[int, int] = {}
@@ -229,11 +229,11 @@ class Reader:
 
     def step(self) -> None:
         """One look, commit, or seek."""
-        if self._desk.is_open():
-            self._desk.issue(self._name, self._choose(), self._answered)
+        if self._context.is_open():
+            self._context.issue(self._name, self._choose(), self._answered)
 
     def _choose(self) -> Asked:
-        rng, groups = self._desk.rng, (BILLING, AUDIT)
+        rng, groups = self._context.rng, (BILLING, AUDIT)
         dice = rng.random()
         if dice < 0.4:
             topic = rng.choice(READ_TOPICS)
@@ -255,7 +255,7 @@ class Reader:
         return CommitOffsets(group, SOUGHT_TOPIC, ((queue, wanted),), expected)
 
     def _seek(self) -> Seek:
-        rng = self._desk.rng
+        rng = self._context.rng
         group, topic = (
             (SOUGHT_GROUP, FIFO_TOPIC) if rng.random() < 0.4 else (rng.choice((BILLING, AUDIT)), SOUGHT_TOPIC)
         )
@@ -268,7 +268,7 @@ class Reader:
     def _answered(self, operation: Operation) -> None:
         if operation.is_ok:
             self._learn(operation)
-        self._desk.later(self._mean_s * self._desk.rng.uniform(0.4, 1.6), self.step)
+        self._context.later(self._mean_s * self._context.rng.uniform(0.4, 1.6), self.step)
 
     def _learn(self, operation: Operation) -> None:
         match operation.asked:

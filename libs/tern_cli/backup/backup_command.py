@@ -88,7 +88,7 @@ def backup(
     ternmq backup /backup/broker-b --broker-group broker-b --namesrv https://namesrv-0:9876
     """
     from tern_cli.backup.copying import PIECE_SIZE_BYTES, copy_log  # noqa: PLC0415 - help is quick
-    from tern_cli.backup.leader_door import LeaderSearch, Operator  # noqa: PLC0415
+    from tern_cli.backup.leader_client import LeaderSearch, Operator  # noqa: PLC0415
     from tern_store.backup.backup_directory import BackupDirectory  # noqa: PLC0415
 
     key = _read_key(Path(cluster_key_file) if cluster_key_file else MeshFiles(data_dir).key)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
-from tern_cli.backup.leader_door import Door, NoAnswer
+from tern_cli.backup.leader_client import Leader, NoAnswer
 from tern_cli.failures import CommandFailed
 from tern_store.backup.backup_directory import BackupDirectory
 from tern_store.copies.sink import Wanted
@@ -56,7 +56,7 @@ class Rate:
 
 def copy_log(
     backup: BackupDirectory,
-    find: Callable[[], Door],
+    find: Callable[[], Leader],
     *,
     rate_max_bytes_per_s: int,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
@@ -73,12 +73,12 @@ def copy_log(
     while True:
         before = came
         try:
-            door = find()
+            leader = find()
             # From the first leader found: everything acknowledged before the command began is
             # included.
-            least_index = least_index or door.applied_index
-            backup.begin(door.manifest(), least_index=least_index)
-            for size_bytes in _pieces(backup, door, rate):
+            least_index = least_index or leader.applied_index
+            backup.begin(leader.manifest(), least_index=least_index)
+            for size_bytes in _pieces(backup, leader, rate):
                 came += size_bytes
                 on_progress(backup.copied_bytes, backup.total_bytes)
             return came
@@ -99,14 +99,14 @@ def copy_log(
         pause_s = min(pause_s * 2, PAUSE_MAX_S)
 
 
-def _pieces(backup: BackupDirectory, door: Door, rate: Rate) -> Iterator[int]:
+def _pieces(backup: BackupDirectory, leader: Leader, rate: Rate) -> Iterator[int]:
     """Write all missing pieces in order and yield the size of each.
     Requests still pending at the end are cancelled.
     """
 
     def fetch(wanted: Wanted) -> bytes:
         rate.take(wanted.size)
-        return door.piece(wanted)
+        return leader.piece(wanted)
 
     pending: deque[tuple[Wanted, Future[bytes]]] = deque()
     with ThreadPoolExecutor(max_workers=PIECES_IN_FLIGHT) as threads:

@@ -6,7 +6,6 @@ from typing import Unpack
 from tern_client.blocking.client import BlockingClient
 from tern_client.calls.documents import get_request, read_document
 from tern_client.calls.topics import Document, all_rows
-from tern_client.transactions.course import end
 from tern_client.transactions.models import (
     Decision,
     EndedTransaction,
@@ -15,6 +14,7 @@ from tern_client.transactions.models import (
     TransactionFilter,
     TransactionPage,
 )
+from tern_client.transactions.transaction_flow import end
 from tern_client.transactions.transactions import (
     producer_group_request,
     read_ended,

@@ -10,8 +10,7 @@ from typing import Self
 
 from tern_client.blocking.transactions import BlockingTransactionCalls
 from tern_client.calls.sending import unique_keys
-from tern_client.transactions.checking import CHECKS_IN_HAND_MAX, CheckCounts, CheckDesk, ask, checker_failed, tell
-from tern_client.transactions.course import HalfMessages, begin, local_failures, settle
+from tern_client.transactions.checking import CHECKS_IN_HAND_MAX, CheckCounts, CheckPolls, ask, checker_failed, tell
 from tern_client.transactions.models import (
     BegunTransaction,
     Check,
@@ -22,6 +21,7 @@ from tern_client.transactions.models import (
     Span,
     decision_of,
 )
+from tern_client.transactions.transaction_flow import HalfMessages, begin, local_failures, settle
 from tern_client.transport.blocking_transport import BlockingTransport
 from tern_client.transport.clock import now_ms
 from tern_client.transport.credentials import FileName
@@ -89,7 +89,7 @@ class BlockingTransactionProducer(BlockingTransactionCalls):
         self.producer_group = check_group(producer_group)
         self._keys = unique_keys(os.urandom(8).hex()) if idempotent else None
         self._checker = checker
-        self._desk = CheckDesk(checks_in_hand_max)
+        self._desk = CheckPolls(checks_in_hand_max)
         self._checks_in_hand_max = checks_in_hand_max
         self._closing = threading.Event()
         self._starting = threading.Lock()
@@ -137,7 +137,7 @@ class BlockingTransactionProducer(BlockingTransactionCalls):
 
     def _ask(self, checker: Checker) -> None:
         """Poll for checks until the producer closes. Polling continues after every failure. This
-        thread owns the desk.
+        thread owns the polls.
         """
         answering: dict[Future[Decision | None], Check] = {}
         with ThreadPoolExecutor(self._checks_in_hand_max, f"checker-{self.producer_group}") as threads:

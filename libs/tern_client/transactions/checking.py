@@ -12,8 +12,8 @@ import logging
 from collections.abc import Generator, Iterable
 from dataclasses import dataclass
 
-from tern_client.transactions.course import end
 from tern_client.transactions.models import Check, Decision
+from tern_client.transactions.transaction_flow import end
 from tern_client.transactions.transactions import checks_request, read_checks
 from tern_client.transport.calling import Course, Outcome, Step, call
 from tern_wire.errors import TernError
@@ -60,7 +60,7 @@ class CheckCounts:
     failed: int = 0
 
 
-class CheckDesk:
+class CheckPolls:
     """The checks that are being answered, and the failures of polls. Owner: one producer; the
     polling thread of a blocking one.
     """

@@ -10,8 +10,7 @@ from typing import Self
 
 from tern_client.asynchronous.transactions import TransactionCalls
 from tern_client.calls.sending import unique_keys
-from tern_client.transactions.checking import CHECKS_IN_HAND_MAX, CheckCounts, CheckDesk, ask, checker_failed, tell
-from tern_client.transactions.course import HalfMessages, begin, local_failures, settle
+from tern_client.transactions.checking import CHECKS_IN_HAND_MAX, CheckCounts, CheckPolls, ask, checker_failed, tell
 from tern_client.transactions.models import (
     AsyncChecker,
     AsyncLocalTransaction,
@@ -22,6 +21,7 @@ from tern_client.transactions.models import (
     Span,
     decision_of,
 )
+from tern_client.transactions.transaction_flow import HalfMessages, begin, local_failures, settle
 from tern_client.transport.clock import now_ms
 from tern_client.transport.credentials import FileName
 from tern_client.transport.retrying import RetryPolicy
@@ -98,7 +98,7 @@ class TransactionProducer(TransactionCalls):
         self.producer_group = check_group(producer_group)
         self._keys = unique_keys(os.urandom(8).hex()) if idempotent else None
         self._checker = checker
-        self._desk = CheckDesk(checks_in_hand_max)
+        self._desk = CheckPolls(checks_in_hand_max)
         self._asking: asyncio.Task[None] | None = None
         self._answering: set[asyncio.Task[None]] = set()
         super().__init__(

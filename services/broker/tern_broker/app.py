@@ -13,7 +13,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from tern_broker.config import BrokerConfig
-from tern_broker.routes import AskChoose, AskPassOver, AskTransfer, RebuildDoor, status_routes
+from tern_broker.routes import AskChoose, AskPassOver, AskTransfer, RebuildRoutes, status_routes
 from tern_service import add_health, add_metrics, install_problems
 from tern_service.process_security import UNPROTECTED, ProcessSecurity
 from tern_wire.version import VERSION
@@ -168,7 +168,7 @@ def create_app(
     ask_transfer: AskTransfer | None = None,
     ask_choose: AskChoose | None = None,
     ask_pass_over: AskPassOver | None = None,
-    rebuild: RebuildDoor | None = None,
+    rebuild: RebuildRoutes | None = None,
     security: ProcessSecurity = UNPROTECTED,
 ) -> FastAPI:
     """Create the application; the *ask_*... reach the core loop. *rebuild* None: there is no log to

@@ -11,7 +11,7 @@ from typing import Any
 from tern_broker.config import BrokerConfig
 from tern_broker.core.applied import Applied
 from tern_broker.core.machine import StateMachine
-from tern_broker.ending import Ending, GuardedDisk, guarded
+from tern_broker.fatal_stop import Ending, GuardedDisk, guarded
 from tern_broker.group_time import GroupTime
 from tern_broker.poison import Poison, was_applied
 from tern_broker.proposer import Proposer
@@ -23,13 +23,13 @@ from tern_broker.start_checks import require_new_enough
 from tern_broker.upkeep.allocator import Allocator
 from tern_broker.upkeep.comparer import Comparer
 from tern_broker.upkeep.dropped_unread import DroppedUnread
-from tern_broker.upkeep.dropper import Dropper
-from tern_broker.upkeep.firer import Firer, apply_timers
+from tern_broker.upkeep.feature_level_upgrade import FeatureLevelUpgrade
 from tern_broker.upkeep.key_tables import KeyTables
-from tern_broker.upkeep.raiser import Raiser
 from tern_broker.upkeep.saved_state import SavedStates
 from tern_broker.upkeep.saver import Saver
 from tern_broker.upkeep.scrubber import Scrubber
+from tern_broker.upkeep.segment_removal import SegmentRemoval
+from tern_broker.upkeep.timer_delivery import TimerDelivery, apply_timers
 from tern_broker.upkeep.topic_files import drop_topics
 from tern_broker.upkeep.trimmer import Trimmer
 from tern_raft import Links, RaftNode, Runtime
@@ -42,9 +42,9 @@ from tern_store import (
     Store,
     StoredEntry,
 )
+from tern_store.file_errors import NotedFiles
 from tern_store.files import REAL_FILES, is_done
-from tern_store.halves import index_committed
-from tern_store.noted_files import NotedFiles
+from tern_store.half_message_keys import index_committed
 from tern_store.retention import DiskUse
 from tern_store.small_files import remove_abort, write_abort
 from tern_store.state.vote_file import Standing
@@ -154,7 +154,7 @@ class Engine:
             monotonic=runtime.monotonic,
         )
         self._allocator = Allocator(self._log, self._disk)
-        self._dropper = Dropper(self.store, self._disk, call_later=runtime.call_later)
+        self._dropper = SegmentRemoval(self.store, self._disk, call_later=runtime.call_later)
         self.scrubber = Scrubber(self.store, on_damage=self.fail)
         self.proposer = Proposer(
             broker_group=config.broker_group,
@@ -171,14 +171,14 @@ class Engine:
             expected_ms=self.time.expected_ms,
             may_propose=lambda: self.raft.may_propose,
         )
-        self.raiser = Raiser(
+        self.level_upgrade = FeatureLevelUpgrade(
             self.raft,
             level=lambda: self.state.feature_level.level,
             now_ms=lambda: self.state.now_ms,
             propose=self._propose,
         )
         self.time.tell_by(self.proposer)
-        self._firer = Firer(
+        self._firer = TimerDelivery(
             self.store,
             self.proposer,
             is_serving=lambda: self.raft.is_serving,
@@ -371,7 +371,7 @@ class Engine:
         self._dropper.step()
         self.scrubber.step(now_s)
         self.comparer.step()
-        self.raiser.step()
+        self.level_upgrade.step()
         if self.raft.is_serving:
             self.trimmer.step(now_s, held_back=self._held_back)
             self._leave_full_disk(now_s)

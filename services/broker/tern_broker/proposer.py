@@ -25,10 +25,10 @@ from typing import Any
 from tern_broker.core.applied import Applied
 from tern_broker.core.clock import UNKNOWN, ClockRange, LogicalClock, may_start, start_clock
 from tern_broker.core.delivery.fifo_picking import FifoPicker, ReadMessageGroups, lease_fifo_payload, no_message_groups
+from tern_broker.core.delivery.filtered_picking import FilteredPicker
 from tern_broker.core.delivery.picking import Pick, Picker, ReadQueue, ReceiveRequest, lease_rows
-from tern_broker.core.delivery.wanted_picking import WantedPicker
 from tern_broker.core.machine import StateMachine
-from tern_broker.waiting.telling import lack_of, tell
+from tern_broker.waiting.completion import lack_of, tell
 from tern_remoting import problem_of
 from tern_store import StoreError
 from tern_store.files import is_lack
@@ -252,7 +252,7 @@ class Proposer:
             self._is_held = True
             return
         entry = _Entry(self.now_ms())
-        picker = WantedPicker(self._state(), self._read_queue)
+        picker = FilteredPicker(self._state(), self._read_queue)
         fifo_picker = FifoPicker(self._state(), self._read_queue, self._read_message_groups)
         while self._pending and entry.has_room(self._pending[0]):
             self._gather(self._take(self._pending), entry, picker, fifo_picker)

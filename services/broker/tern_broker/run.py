@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from tern_broker.config import BrokerConfig
 from tern_broker.engine import Engine
-from tern_broker.link.door import CHECKER_REQUESTS, LinkDoor
+from tern_broker.link.dispatcher import CHECKER_REQUESTS, LinkDispatcher
 from tern_broker.node.descriptors import need_broker_descriptors
 from tern_broker.node.heartbeat import Described
 from tern_broker.node.http_loop import HttpLoop
@@ -134,10 +134,10 @@ class _Node:
         self._links = peer_links(config, key, tls)
         gauged = GaugedRuntime(runtime, gauge.mark)
         self._engine = engine = Engine(config, runtime=gauged, links=self._links, on_change=self._changed)
-        self._door = door = LinkDoor(config, engine, key=key, rng=rng, monotonic=runtime.monotonic)
+        self._dispatcher = dispatcher = LinkDispatcher(config, engine, key=key, rng=rng, monotonic=runtime.monotonic)
         notices = LeadershipNotices(config.node, lambda: (engine.raft.term, engine.raft.is_serving))
         engine.on_role.append(notices.role_changed)
-        self._server = _link_server(config, key, tls, door, notices, gauge)
+        self._server = _link_server(config, key, tls, dispatcher, notices, gauge)
         self._http = HttpLoop(
             config,
             sock,
@@ -187,13 +187,13 @@ class _Node:
     def _status(self) -> dict[str, object]:
         return engine_status(self._engine, self._config) | {
             "core_loop": self._gauge.describe(),
-            "refuses_sends": self._door.sends.disk_full,
+            "refuses_sends": self._dispatcher.sends.disk_full,
             "refusals": {"raft": self._links.refusals(), "link": self._server.refusals()},
         }
 
     async def _watch_disk(self) -> None:
         """Measure the disk once a second."""
-        engine, door = self._engine, self._door
+        engine, dispatcher = self._engine, self._dispatcher
         is_new = True
         while True:
             disk, free = await asyncio.to_thread(measure_disk, self._config.data_dir, self._config.disk_budget_bytes)
@@ -203,8 +203,8 @@ class _Node:
                 or engine.trimmer.pressure is Pressure.REFUSE
                 or engine.store.log.is_on_reserve
             )
-            if door.sends.disk_full != is_full:
-                door.sends.disk_full = is_full
+            if dispatcher.sends.disk_full != is_full:
+                dispatcher.sends.disk_full = is_full
                 facts = {"free_bytes": free, "used_share": round(disk.ratio, 3), "refuses_sends": is_full}
                 log.warning("disk", extra=facts)
             await asyncio.sleep(DISK_CHECK_PERIOD_S)
@@ -229,13 +229,18 @@ def peer_links(config: BrokerConfig, key: bytes, tls: NodeTls = NO_TLS) -> PeerL
 
 
 def _link_server(
-    config: BrokerConfig, key: bytes, tls: NodeTls, door: LinkDoor, notices: LeadershipNotices, gauge: LoopGauge
+    config: BrokerConfig,
+    key: bytes,
+    tls: NodeTls,
+    dispatcher: LinkDispatcher,
+    notices: LeadershipNotices,
+    gauge: LoopGauge,
 ) -> LinkServer:
     def on_frame(link: Link, frame: Frame) -> None:
         gauge.mark()
         role = link.peer.role
         if role == "proxy" or (role == "checker" and frame.code in CHECKER_REQUESTS):
-            door.on_frame(link, frame)
+            dispatcher.on_frame(link, frame)
         else:
             link.refuse(Refusal.STRANGER, "this port is for proxies, and for requests of checkers about checks")
 

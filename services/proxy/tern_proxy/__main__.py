@@ -25,9 +25,9 @@ from tern_service import (
     serve,
     setup_logs,
 )
-from tern_service.bounds import Bounds
 from tern_service.cluster_key import read_cluster_key
-from tern_service.crowd import Crowd
+from tern_service.connection_bounds import Bounds
+from tern_service.connection_table import ConnectionTable
 from tern_wire.limits import CONNECTIONS_MAX, PARKED_POLLS_MAX, PROXY_CONNECTIONS_MAX, PROXY_STRANGERS_MAX
 
 # Links to the leaders and followers of all broker groups, and connections to name servers.
@@ -64,8 +64,8 @@ def main() -> None:
             broker_tls=security.client(BROKER),
             authenticates=security.protection.requires_keys,
         )
-        crowd = Crowd(parked=lambda: proxy.waiting, is_read=is_read)
-        proxy.show_crowd(crowd)
+        table = ConnectionTable(parked=lambda: proxy.waiting, is_read=is_read)
+        proxy.show_connections(table)
         security.announce()
         watcher = asyncio.create_task(_answer_parked(proxy, stop))
         app = build_app(proxy, now=time.monotonic, security=security)
@@ -75,7 +75,7 @@ def main() -> None:
             sock,
             stop=stop,
             bounds=Bounds(connections_max=PROXY_CONNECTIONS_MAX, strangers_max=PROXY_STRANGERS_MAX),
-            crowd=crowd,
+            table=table,
             # Clients have keys, not certificates.
             tls=security.server(None),
             on_refusal=security.refused,

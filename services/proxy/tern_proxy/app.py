@@ -17,7 +17,7 @@ from tern_proxy.openapi.document import install_openapi
 from tern_proxy.proxy import Proxy
 from tern_proxy.routes.table import ROUTES, RouteTable, register
 from tern_service import add_health, add_metrics, install_problems
-from tern_service.plain import alive
+from tern_service.plain_app import alive
 from tern_service.process_security import UNPROTECTED, ProcessSecurity
 from tern_wire.version import VERSION
 

@@ -15,9 +15,9 @@ from starlette.types import Receive, Scope
 
 from tern_proxy.access.authorization import ADMISSION, OPEN, Admission, admission_of
 from tern_proxy.waiting.interrupts import ClientGone, Interrupt
-from tern_proxy.waiting.parking import ParkingLot
-from tern_service.crowd import address_in
-from tern_service.rooms import Holding, Room
+from tern_proxy.waiting.parking import ParkedPolls
+from tern_service.connection_table import address_in
+from tern_service.request_memory import Holding, Room
 from tern_wire.errors import RequestMalformed, TernError, UnsupportedEncoding
 from tern_wire.limits import IN_FLIGHT_MESSAGES_MAX, IN_FLIGHT_SIZE_MAX_BYTES
 from tern_wire.limits_requests import SMALL_BATCH_MESSAGES_MAX, SMALL_BODY_SIZE_MAX_BYTES
@@ -84,7 +84,7 @@ class HotRequest:
         self._body: Holding | None = None
         self._messages: Holding | None = None
         # Parking lot in which it may wait, and the owner of its place.
-        self._place: tuple[ParkingLot, str] | None = None
+        self._place: tuple[ParkedPolls, str] | None = None
         # Whether the body was read to its end; otherwise the connection cannot serve another
         # request.
         self.is_read = False
@@ -175,7 +175,7 @@ class HotRequest:
         if self._messages is not None:
             self._messages.give_back()
 
-    def may_wait(self, parking: ParkingLot) -> bool:
+    def may_wait(self, parking: ParkedPolls) -> bool:
         """Return whether *parking* has room for one more poll.
 
         Raise Overloaded when the request's owner has too many parked polls. The owner is the

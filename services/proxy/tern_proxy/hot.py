@@ -14,7 +14,7 @@ from tern_proxy.exchange import HotRequest
 from tern_proxy.proxy import Proxy
 from tern_proxy.routes.table import RouteTable
 from tern_proxy.waiting.interrupts import ClientGone
-from tern_service.plain import Answer
+from tern_service.plain_app import Answer
 from tern_service.problems import RawHeaders, problem_reply, refuse, request_id_of
 from tern_wire.errors import TernError
 from tern_wire.paths import HEADER_REQUEST_ID

@@ -13,8 +13,8 @@ from typing import Any
 from tern_proxy.access.principals_cache import PrincipalsCache
 from tern_proxy.auto_create import AutoCreate
 from tern_proxy.brokers.caller_link import CallerLink
+from tern_proxy.brokers.follower_reads import FollowerReads
 from tern_proxy.brokers.lanes import EndLane, Lane, SendLane, SettleLane
-from tern_proxy.brokers.old_data import OldData
 from tern_proxy.brokers.routes_cache import RoutesCache
 from tern_proxy.brokers.topic_names import TopicNames
 from tern_proxy.core.access.creations import Creations
@@ -22,16 +22,16 @@ from tern_proxy.core.sending.message_ids import PREFIX_LENGTH, MessageIds
 from tern_proxy.core.sending.topic import Topic
 from tern_proxy.counters import Counters
 from tern_proxy.exchange import FlightBudget
-from tern_proxy.waiting.check_bays import CheckDesk
-from tern_proxy.waiting.parking import ParkingLot
-from tern_proxy.waiting.read_room import ReadRoom
+from tern_proxy.waiting.check_polls import CheckPolls
+from tern_proxy.waiting.parking import ParkedPolls
+from tern_proxy.waiting.read_budget import ReadBudget
 from tern_proxy.waiting.reading_turns import ReadingTurns
 from tern_remoting import Link, Redialer
 from tern_routing import Dial, GroupLink, OnDown, OnNotice, OnUp
 from tern_routing.group_links import BrokerDialler, follow, leaders
 from tern_routing.name_servers import Routing
 from tern_service.clock import Clock
-from tern_service.crowd import Crowd
+from tern_service.connection_table import ConnectionTable
 from tern_wire.checks.urls import CheckHosts
 from tern_wire.errors import NoLeader
 from tern_wire.handles import HandleMaker
@@ -97,13 +97,13 @@ class Proxy:
         self.ids = MessageIds(id_prefix or secrets.token_hex(PREFIX_LENGTH // 2).upper())
         self.name = f"proxy-{secrets.token_hex(4)}"
         self.budget = budget or FlightBudget()
-        self.parking = ParkingLot(polls_max)
-        self.checks = CheckDesk(self.parking, self.name, clock.now_ms)
+        self.parking = ParkedPolls(polls_max)
+        self.checks = CheckPolls(self.parking, self.name, clock.now_ms)
         self._transaction_ids: dict[str, TransactionIds] = {}
         self.counters = Counters()
-        self.old_data = OldData(time.monotonic)
+        self.follower_reads = FollowerReads(time.monotonic)
         self.groups: dict[str, BrokerGroup] = {}
-        self._room = ReadRoom(lambda: [group.sends for group in self.groups.values()])
+        self._room = ReadBudget(lambda: [group.sends for group in self.groups.values()])
         self.cache = RoutesCache(name_servers, interval_ms=route_interval_ms, on_routes=self._follow)
         self.topic_names = TopicNames(self.cache)
         self.principals = PrincipalsCache(
@@ -309,17 +309,17 @@ class Proxy:
         has_room = not any(room.is_full for room in self.budget.rooms)
         return self.cache.routes is not None and any(found.values()) and not self.is_stopping and has_room, reasons
 
-    def show_crowd(self, crowd: Crowd) -> None:
+    def show_connections(self, table: ConnectionTable) -> None:
         """Add the counts of this proxy's listener to /metrics."""
-        self.arriving = lambda: crowd.arriving
+        self.arriving = lambda: table.arriving
         gauges = self.counters.gauges
-        gauges["connections", "Connections that have sent a whole head."] = lambda: {"all": float(crowd.known)}
-        gauges["requests_arriving", "Requests whose body is not whole yet."] = lambda: {"all": float(crowd.arriving)}
+        gauges["connections", "Connections that have sent a whole head."] = lambda: {"all": float(table.known)}
+        gauges["requests_arriving", "Requests whose body is not whole yet."] = lambda: {"all": float(table.arriving)}
         gauges["unsent_answer_bytes", "Bytes of answers that clients have not taken."] = lambda: {
-            "all": float(crowd.unsent.size_bytes)
+            "all": float(table.unsent.size_bytes)
         }
         gauges["unsent_broken_off_total", "Connections closed because unsent answers were too many."] = lambda: {
-            "all": float(crowd.unsent.broken_off)
+            "all": float(table.unsent.broken_off)
         }
 
     @property
@@ -344,7 +344,7 @@ class Proxy:
             for reason, count in zip(("full", "share"), room.refused, strict=True)
         }
         gauges["follower_pulls_total", "Pulls of old data that followers have answered."] = lambda: {
-            "all": float(self.old_data.served)
+            "all": float(self.follower_reads.served)
         }
         gauges["lane_waiting", "Requests that wait for a flight, by lane."] = lambda: {
             f"{name}/{kind}": float(lane.waiting)

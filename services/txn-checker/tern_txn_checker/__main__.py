@@ -26,7 +26,7 @@ from tern_txn_checker.app import build_app
 from tern_txn_checker.callback import IDLE_MAX, Callbacks
 from tern_txn_checker.checker import Checker
 from tern_txn_checker.config import PREFIX, CheckerSettings
-from tern_txn_checker.resolver import Resolver
+from tern_txn_checker.host_resolver import Resolver
 from tern_wire.limits import CONNECTIONS_MAX, STRANGERS_MAX
 
 logger = logging.getLogger("tern_txn_checker")

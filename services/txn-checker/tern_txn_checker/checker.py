@@ -1,7 +1,7 @@
 """The parts of the checker, put together once.
 
-Links to broker groups, claimers, the dispatcher of calls (`Desk`), results, counters. Owner of all:
-the event loop in which `start` was called. Nothing here outlives the process: attempts, claims,
+Links to broker groups, claimers, the dispatcher of calls, results, counters. Owner of all: the
+event loop in which `start` was called. Nothing here outlives the process: attempts, claims,
 answers and outcomes are in the logs of the broker groups, so any number of checkers may start and
 stop.
 """
@@ -22,7 +22,7 @@ from tern_txn_checker.claimer import Claimer, Claiming
 from tern_txn_checker.core.circuit import CLOSED
 from tern_txn_checker.core.schedule import Schedule
 from tern_txn_checker.counters import Counters
-from tern_txn_checker.desk import Desk
+from tern_txn_checker.dispatcher import Dispatcher
 from tern_txn_checker.producer_groups import ProducerGroups
 from tern_txn_checker.results import Result, Results
 from tern_wire.checks.urls import CheckHosts
@@ -59,7 +59,7 @@ class Checker:
         self._rng = random.Random()  # noqa: S311  spreads pauses, protects nothing
         self._claiming = Claiming(name=self.name, claim_ms=claim_ms, wait_ms=wait_ms, share=self._share)
         schedule = Schedule(calls_max=calls_max, per_host_max=calls_per_host_max, waiting_max=held_max)
-        self.desk = Desk(schedule, ask, held_max=held_max, mono_ms=clock.mono_ms, rng=self._rng)
+        self.dispatcher = Dispatcher(schedule, ask, held_max=held_max, mono_ms=clock.mono_ms, rng=self._rng)
         self.links = BrokerLinks(
             routing,
             name=self.name,
@@ -75,13 +75,13 @@ class Checker:
         self._is_stopping = False
         self.counters = Counters(
             {
-                ("held_checks", "Checks that are claimed and not settled."): lambda: self.desk.held,
-                ("held_bytes", "Bytes of their questions."): lambda: self.desk.held_bytes,
-                ("waiting_checks", "Checks that wait for their call."): lambda: self.desk.waiting,
-                ("calls_under_way", "Calls that are being made."): lambda: self.desk.under_way,
-                ("hosts", "Hosts that were asked lately."): lambda: sum(1 for _ in self.desk.hosts()),
+                ("held_checks", "Checks that are claimed and not settled."): lambda: self.dispatcher.held,
+                ("held_bytes", "Bytes of their questions."): lambda: self.dispatcher.held_bytes,
+                ("waiting_checks", "Checks that wait for their call."): lambda: self.dispatcher.waiting,
+                ("calls_under_way", "Calls that are being made."): lambda: self.dispatcher.under_way,
+                ("hosts", "Hosts that were asked lately."): lambda: sum(1 for _ in self.dispatcher.hosts()),
                 ("open_circuits", "Hosts that are left alone, or tried."): lambda: sum(
-                    host.circuit != CLOSED for host in self.desk.hosts()
+                    host.circuit != CLOSED for host in self.dispatcher.hosts()
                 ),
             }
         )
@@ -96,9 +96,9 @@ class Checker:
         Waiting checks are not reported: their claims end, and other checkers get the same attempts.
         """
         self._is_stopping = True
-        self.desk.close()
+        self.dispatcher.close()
         await asyncio.gather(*(claimer.stop() for claimer in self._claimers))
-        await self.desk.finish(STOP_GRACE_S / 2)
+        await self.dispatcher.finish(STOP_GRACE_S / 2)
         flushing = [asyncio.create_task(results.flush()) for results in self._results.values()]
         if flushing:
             await asyncio.wait(flushing, timeout=STOP_GRACE_S / 2)
@@ -119,14 +119,14 @@ class Checker:
 
         def on_settled(result: Result, became: str) -> None:
             self.counters.count(result, became)
-            self.desk.settled(result)
+            self.dispatcher.settled(result)
 
         results = Results(link, on_settled=on_settled, mono_ms=self._clock.mono_ms, rng=self._rng)
         self._results[link.broker_group] = results
-        self.desk.open_for(link.broker_group, results.submit)
+        self.dispatcher.open_for(link.broker_group, results.submit)
         claimer = Claimer(
             link,
-            self.desk,
+            self.dispatcher,
             ProducerGroups(link, self._hosts, self._clock.mono_ms),
             claiming=self._claiming,
             cluster_key=self._cluster_key,
@@ -141,8 +141,8 @@ class Checker:
         self.counters.claimed += count
 
     def _share(self) -> int:
-        """The maximum size of one claim: each claimer's share of `Desk.claims_max`."""
-        return self.desk.claims_max() // max(1, len(self._claimers))
+        """The maximum size of one claim: each claimer's share of `Dispatcher.claims_max`."""
+        return self.dispatcher.claims_max() // max(1, len(self._claimers))
 
     # Status ---------------------------------------------------------------------------------------
     def readiness(self) -> tuple[bool, dict[str, Any]]:
@@ -153,14 +153,14 @@ class Checker:
 
     def status(self) -> dict[str, Any]:
         """The current state, for people: hosts with open circuits first."""
-        hosts = sorted(self.desk.hosts(), key=lambda host: (host.circuit == CLOSED, -host.waiting, host.host))
+        hosts = sorted(self.dispatcher.hosts(), key=lambda host: (host.circuit == CLOSED, -host.waiting, host.host))
         return {
             "checker": self.name,
             "leaders": self.links.leaders(),
             "claimed": self.counters.claimed,
-            "held": self.desk.held,
-            "waiting": self.desk.waiting,
-            "under_way": self.desk.under_way,
+            "held": self.dispatcher.held,
+            "waiting": self.dispatcher.waiting,
+            "under_way": self.dispatcher.under_way,
             "answers": dict(self.counters.answers),
             "settled": dict(self.counters.settled),
             "hosts_known": len(hosts),

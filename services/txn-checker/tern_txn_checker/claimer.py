@@ -1,7 +1,7 @@
 """Claims the due checks of one broker group, with one long poll at a time.
 
-    Desk.room -> CLAIM_CHECKS (parked at the leader until a check is due)
-        -> settings of each producer group -> request bodies -> Desk.take
+    Dispatcher.room -> CLAIM_CHECKS (parked at the leader until a check is due)
+        -> settings of each producer group -> request bodies -> Dispatcher.take
 
 Owner of the claiming task: this object. Law: a claim never exceeds the room. A claim whose reply is
 lost, or whose producer group cannot be looked up, ends by itself: the broker group hands the same
@@ -22,14 +22,14 @@ from tern_tasks import keep_running
 from tern_txn_checker.core.answers import UNREADABLE
 from tern_txn_checker.core.backoff import pause_ms
 from tern_txn_checker.core.schedule import Check, Claim
-from tern_txn_checker.desk import CLAIM_MARGIN_MS, Desk
+from tern_txn_checker.dispatcher import CLAIM_MARGIN_MS, Dispatcher
 from tern_txn_checker.producer_groups import Approach, ProducerGroups
 from tern_wire.errors import LinkBodyMalformed, LinkReplyMalformed, TernError
 from tern_wire.limits import APPEND_DEADLINE_MS, CHECKS_CLAIMED_MAX
 from tern_wire.link.checks import ClaimChecks
 
 if TYPE_CHECKING:
-    from tern_txn_checker.core.questions import Claimed, Questions
+    from tern_txn_checker.core.callback_bodies import CallbackBodies, Claimed
 
 logger = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ class Claimer:
     def __init__(
         self,
         link: GroupLink,
-        desk: Desk,
+        dispatcher: Dispatcher,
         groups: ProducerGroups,
         *,
         claiming: Claiming,
@@ -72,9 +72,9 @@ class Claimer:
         rng: random.Random,
         on_claimed: Callable[[int], None],
     ) -> None:
-        self._link, self._desk, self._groups, self._claiming = link, desk, groups, claiming
+        self._link, self._dispatcher, self._groups, self._claiming = link, dispatcher, groups, claiming
         self._cluster_key, self._clock, self._rng, self._on_claimed = cluster_key, clock, rng, on_claimed
-        self._questions: Questions | None = None
+        self._questions: CallbackBodies | None = None
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -90,7 +90,7 @@ class Claimer:
     async def _run(self) -> None:
         failures, said = 0, ""
         while True:
-            await self._desk.room()
+            await self._dispatcher.room()
             try:
                 await self._claim()
                 failures, said = 0, ""
@@ -125,9 +125,9 @@ class Claimer:
             return
         # Imported at the first check: numpy comes with it, 12 MB that a mesh without open
         # transactions saves.
-        from tern_txn_checker.core.questions import Questions, read_claimed  # noqa: PLC0415
+        from tern_txn_checker.core.callback_bodies import CallbackBodies, read_claimed  # noqa: PLC0415
 
-        self._questions = self._questions or Questions(self._cluster_key, self._link.broker_group)
+        self._questions = self._questions or CallbackBodies(self._cluster_key, self._link.broker_group)
         claimed = read_claimed(found, raw)
         self._on_claimed(len(claimed))
         approaches = await self._approaches({check.producer_group for check in claimed})
@@ -151,8 +151,8 @@ class Claimer:
             logger.warning("the check settings of a producer group are unknown", extra=about)
             return None
 
-    def _lay(self, claimed: "Claimed", approach: Approach, questions: "Questions", claimed_ms: int) -> None:
-        """Pass one check to the Desk.
+    def _lay(self, claimed: "Claimed", approach: Approach, questions: "CallbackBodies", claimed_ms: int) -> None:
+        """Pass one check to the Dispatcher.
 
         Unreadable messages are a bug or damage: no call is made, and the check is reported.
         """
@@ -165,7 +165,7 @@ class Claimer:
         )
         settings = approach.settings
         if approach.url is None:
-            self._desk.give_back(claim, approach.why_not)
+            self._dispatcher.give_back(claim, approach.why_not)
             return
         transaction_id = questions.transaction_id(claimed)
         time = datetime.fromtimestamp(self._clock.now_ms() / 1_000, UTC).isoformat(timespec="milliseconds")
@@ -174,9 +174,9 @@ class Claimer:
         except (LinkBodyMalformed, LinkReplyMalformed) as error:
             about = {"transaction_id": transaction_id, "detail": error.detail}
             logger.error("the messages of a check cannot be read", extra=about)
-            self._desk.give_back(claim, UNREADABLE)
+            self._dispatcher.give_back(claim, UNREADABLE)
             return
-        self._desk.take(
+        self._dispatcher.take(
             Check(
                 claim=claim,
                 transaction_id=transaction_id,

@@ -9,6 +9,7 @@ from typing import NoReturn
 
 from tern_raft.runtime import Disk
 from tern_store import SyncLost
+from tests.support.broker.instant_disk import InstantDisk
 
 NOW_MS = 1_700_000_000_000
 
@@ -51,7 +52,7 @@ class LoopRuntime:
 
     def open_disk(self, on_failure: Callable[[SyncLost], None]) -> Disk:
         """A disk that does its jobs at once."""
-        return _InstantDisk(self)
+        return InstantDisk(self.call_soon)
 
     def new_id(self) -> bytes:
         """Always the same."""
@@ -70,16 +71,3 @@ class LoopRuntime:
         if self._soon:
             callback, arguments = self._soon.popleft()
             callback(*arguments)
-
-
-class _InstantDisk:
-    def __init__(self, runtime: LoopRuntime) -> None:
-        self._runtime = runtime
-
-    def run_soon(self, job: Callable[[], None], done: Callable[[], None]) -> None:
-        """Run *job* now, and *done* in the next turn."""
-        job()
-        self._runtime.call_soon(done)
-
-    def stop(self) -> None:
-        """There is no thread."""

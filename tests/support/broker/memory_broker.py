@@ -1,6 +1,6 @@
 """One broker node in memory behind a real link: the real engine, store, state machine and link requests; no disk, no threads, no peers.
 
-    proxy --LinkServer (127.0.0.1)--> MemoryBroker --> LinkDoor --> Engine on files in memory
+    proxy --LinkServer (127.0.0.1)--> MemoryBroker --> LinkDispatcher --> Engine on files in memory
 
 A test may bend the link: scripted replies, requests held back, a process that stands still. The broker behind it is the one that ships.
 Each node is a Raft group of one; two of them with the same broker group stand for members that have
@@ -22,7 +22,7 @@ from pysyncobj.syncobj import _RAFT_STATE
 from tern_broker.config import BrokerConfig
 from tern_broker.core.topics import Topic
 from tern_broker.engine import Engine
-from tern_broker.link.door import LinkDoor
+from tern_broker.link.dispatcher import LinkDispatcher
 from tern_broker.proposer import Proposal
 from tern_broker.waiting.leadership_notices import LeadershipNotices
 from tern_raft import RaftConfig
@@ -34,6 +34,7 @@ from tern_wire.link.codec import encode_msgpack
 from tern_wire.link.commands import CommandKind
 from tern_wire.link.requests import ERROR, RequestCode, body_parts, error_parts, read_body
 from tern_wire.link.rows import NACK, RELEASE, SETTLE_ROWS
+from tests.support.broker import single_broker
 from tests.support.broker.lone_node import Nobody
 from tests.support.broker.loop_runtime import LoopRuntime
 from tests.support.broker.roomy_link import RoomyLink
@@ -42,13 +43,7 @@ from tests.support.files.faulty_files import FaultyFiles
 # What a scripted reply is: an error, None for silence, or a function that does what it likes with the link.
 Bend = TernError | None | Callable[[Link, Frame], None]
 HOLDABLE = frozenset({RequestCode.SEND, RequestCode.SETTLE, RequestCode.END_TRANSACTIONS})
-LIMITS = StoreLimits(
-    entry_size_max_bytes=1 << 20,
-    recent_max_bytes=0,
-    queue_entries_per_file=128,
-    index_slots=64,
-    index_entries_per_file=256,
-)
+LIMITS = replace(single_broker.LIMITS, entry_size_max_bytes=1 << 20)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +98,9 @@ class MemoryBroker:
             log_segment_bytes=log_segment_bytes,
         )
         self.engine = Engine(config, runtime=self.runtime, links=Nobody(), files=self.files, on_change=lambda: None)
-        self.door = LinkDoor(config, self.engine, key=key, rng=random.Random(1), monotonic=self.runtime.waited)
+        self.dispatcher = LinkDispatcher(
+            config, self.engine, key=key, rng=random.Random(1), monotonic=self.runtime.waited
+        )
         self._notices = _Notices(self.node, lambda: (self.term, self.leads))
         self.engine.on_role.append(self._notices.role_changed)
         self._stand(0.0)
@@ -184,7 +181,7 @@ class MemoryBroker:
         if code == RequestCode.STATUS and self.facts:
             self.serve_changed(link, frame, lambda head: {**head, **self.facts})
         else:
-            self.door.on_frame(link, frame)
+            self.dispatcher.on_frame(link, frame)
 
     def _on_frame(self, link: Link, frame: Frame) -> None:
         if self.is_paused:
@@ -211,7 +208,7 @@ class MemoryBroker:
             head, raw = read_body(b"".join(parts))
             link.reply(opaque, code, body_parts(change(head), [raw]))
 
-        self.door.on_frame(RoomyLink.answering(reply), frame)
+        self.dispatcher.on_frame(RoomyLink.answering(reply), frame)
 
     # Leadership -------------------------------------------------------------------------------------------------
     @property
@@ -253,12 +250,12 @@ class MemoryBroker:
         consensus._SyncObj__raftLeader = Node(leader) if leader else None
         consensus._SyncObj__setState(_RAFT_STATE.FOLLOWER)
         self.engine._settle_role()
-        self.door.sweep()
+        self.dispatcher.sweep()
         self.runtime.turn()
 
     def not_leader(self) -> NotLeader:
         """The error with which a follower answers."""
-        return self.door.receives.not_leader()
+        return self.dispatcher.receives.not_leader()
 
     def _stand(self, deadline_s: float) -> None:
         self.engine.raft._consensus._SyncObj__raftElectionDeadline = deadline_s
@@ -332,7 +329,7 @@ class MemoryBroker:
     @property
     def notified(self) -> int:
         """NOTIFY requests that wait."""
-        return len(self.door.waiters)
+        return len(self.dispatcher.waiters)
 
     @property
     def awaited_replies(self) -> int:
@@ -345,7 +342,7 @@ class MemoryBroker:
         return len(self._subject(RequestCode.CLAIM_CHECKS).waiters)
 
     def _subject(self, code: RequestCode) -> Any:
-        return self.door._handlers[code].handle.__self__  # type: ignore[attr-defined]
+        return self.dispatcher._handlers[code].handle.__self__  # type: ignore[attr-defined]
 
     @property
     def heads(self) -> list[tuple[RequestCode, dict[str, Any]]]:

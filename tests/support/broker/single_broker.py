@@ -13,11 +13,11 @@ from tern_broker.core.applied import Applied
 from tern_broker.core.clock import range_of
 from tern_broker.core.delivery.picking import ReceiveRequest
 from tern_broker.proposer import Proposal, Proposer
-from tern_broker.upkeep.firer import Firer, apply_timers, recall_payload
+from tern_broker.upkeep.timer_delivery import TimerDelivery, apply_timers, recall_payload
 from tern_broker.upkeep.topic_files import drop_topics
 from tern_broker.upkeep.trimmer import Trimmer
 from tern_store import EntryKind, Files, Genesis, LogMark, Store, StoreLimits
-from tern_store.halves import index_committed
+from tern_store.half_message_keys import index_committed
 from tern_store.retention import RetentionRules
 from tern_wire.link.codec import encode_msgpack
 from tern_wire.link.commands import SEND_HEAD, CommandKind
@@ -66,7 +66,7 @@ class SingleBroker:
             call_soon=self.soon.append,
         )
         self.is_serving = False  # not while the log is replayed
-        self.firer = Firer(
+        self.timer_delivery = TimerDelivery(
             self.store,
             self.proposer,
             is_serving=lambda: self.is_serving,
@@ -225,7 +225,7 @@ class SingleBroker:
 
     def fire(self) -> None:
         """The leader looks for messages whose delivery time has come, as it does every few ms."""
-        self.firer.step(0.0)
+        self.timer_delivery.step(0.0)
         self.run()
 
     def recall(self, topic: str, deliver_ms: int, timer_id: int) -> Any:
@@ -288,4 +288,4 @@ class SingleBroker:
                     job.run()
                     self.store.trimmed(job)
         self.proposer.applied(entry.index, entry.term, applied)
-        self.firer.applied(applied)
+        self.timer_delivery.applied(applied)

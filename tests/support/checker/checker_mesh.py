@@ -11,7 +11,7 @@ from tern_txn_checker.callback import Callbacks
 from tern_txn_checker.checker import Checker
 from tern_txn_checker.core.answers import Answer
 from tern_txn_checker.core.schedule import Check
-from tern_txn_checker.resolver import Resolver
+from tern_txn_checker.host_resolver import Resolver
 from tern_wire.checks.urls import CheckHosts
 from tern_wire.errors import NoNameServer
 from tern_wire.routing.route import BrokerGroupRoute, NodeRoute
@@ -20,18 +20,6 @@ from tests.support.checker.scripted_producer import Behaviour, ScriptedProducer
 
 KEY = bytes(range(32))
 LOOPBACK = "127.0.0.1,localhost,[::1]"
-
-
-async def eventually(check: Callable[[], Any], what: str, within_s: float = 30) -> Any:
-    """The first true answer of *check*, polled until the deadline; AssertionError naming *what* after it."""
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + within_s
-    while True:
-        answer = check()
-        if answer:
-            return answer
-        assert loop.time() < deadline, f"not within {within_s} s: {what}"
-        await asyncio.sleep(0.002)
 
 
 class ScriptedRouting:

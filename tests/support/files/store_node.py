@@ -12,7 +12,7 @@ import numpy as np
 
 from tern_store import Genesis, LogMark, StateSave, StoredEntry, VoteCorrupt, VoteFile, small_files
 from tern_store.log.log_start import TrimJob
-from tern_store.needed import Needed, find_needed
+from tern_store.needed_records import Needed, find_needed
 from tern_store.store import Store, StoreLimits
 from tern_wire.link.codec import decode_msgpack, encode_msgpack
 from tern_wire.link.key_rows import Receipt

@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from tern_broker.core import Applied
-from tern_broker.core.describing import describe_topic, topic_settings
+from tern_broker.core.descriptions import describe_topic, topic_settings
 from tern_broker.core.sending.idempotency import Table
 from tern_broker.link.checked_send import check_send
 from tern_wire.errors import GroupNotFound, TernError, TopicNotFound

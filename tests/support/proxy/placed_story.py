@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tern_proxy.core.documents.sends import PackedMessage
-from tern_proxy.routes.topics import homes
+from tern_proxy.routes.topics import topic_places
 from tern_wire.errors import TernError
 from tests.support.proxy.placed_brokers import PlacedBroker, Told
 from tests.support.proxy.placed_mesh import START_MS, PlacedMesh, now_ms, pass_time, placed_mesh, run_virtually
@@ -107,7 +107,7 @@ class Story:
             if rng.random() < 0.15:
                 wanted[topic] = tuple(sorted(rng.sample(NAMES, rng.randint(1, 3))))
             proxy = self.proxy(rng)
-            outcome = await proxy.attempt(homes.place_topic(proxy, topic, wanted[topic]))
+            outcome = await proxy.attempt(topic_places.place_topic(proxy, topic, wanted[topic]))
             if isinstance(outcome, tuple):
                 self.moves += outcome[0]
                 self.ended += not outcome[0] and not outcome[1]

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx
@@ -13,23 +13,12 @@ from tern_wire.errors import NoNameServer
 from tern_wire.routing.route import BrokerGroupRoute, NodeRoute, Routes, TopicRoute
 from tests.support.broker.loop_runtime import NOW_MS
 from tests.support.broker.memory_broker import MemoryBroker
+from tests.support.loops import eventually
 from tests.support.proxy.documented import check_documented
 
 KEY = bytes(range(32))
 # For what certainly comes, on however slow a machine.
 PATIENT_MS = 10_000
-
-
-async def eventually(check: Callable[[], Any], what: str, within_s: float = 30) -> Any:
-    """The first true answer of *check*, polled until the deadline; AssertionError naming *what* after it."""
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + within_s
-    while True:
-        answer = check()
-        if answer:
-            return answer
-        assert loop.time() < deadline, f"not within {within_s} s: {what}"
-        await asyncio.sleep(0.002)
 
 
 async def leaders_found(proxy: Proxy, leaders: list[MemoryBroker]) -> None:

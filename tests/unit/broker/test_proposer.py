@@ -15,81 +15,81 @@ from tern_wire.errors import DiskFull, NodeLacks, NotLeader, OutcomeUnknown, Ove
 from tern_wire.limits import GROUP_COMMIT_SIZE_MAX_BYTES, PROPOSALS_MAX
 from tern_wire.link.commands import CommandKind, read_entry
 from tern_wire.link.requests import Parts
-from tests.support.broker.proposer_desk import Desk
+from tests.support.broker.manual_proposer import ManualProposer
 
 YEAR_MS = 365 * 86_400_000
 
 
 def test_what_arrives_while_an_entry_is_in_flight_becomes_the_next_one() -> None:
     """Three sends, one entry; two more during its flight, one entry."""
-    desk = Desk()
+    manual = ManualProposer()
     for _ in range(3):
-        desk.send()
-    desk.turn()
-    desk.send()
-    desk.send()
-    desk.turn()
-    assert len(desk.proposed) == 1
-    desk.commit()
-    assert [int(answer["offset"][0]) for answer in desk.answers] == [0, 1, 2]
-    desk.turn()
-    desk.commit()
-    assert len(desk.proposed) == 2
-    assert [int(answer["offset"][0]) for answer in desk.answers[3:]] == [3, 4]
+        manual.send()
+    manual.turn()
+    manual.send()
+    manual.send()
+    manual.turn()
+    assert len(manual.proposed) == 1
+    manual.commit()
+    assert [int(answer["offset"][0]) for answer in manual.answers] == [0, 1, 2]
+    manual.turn()
+    manual.commit()
+    assert len(manual.proposed) == 2
+    assert [int(answer["offset"][0]) for answer in manual.answers[3:]] == [3, 4]
 
 
 def test_an_entry_gathers_no_more_than_its_limit_but_one_large_message_fits() -> None:
     """Half a limit and half a limit and a little: two entries."""
-    desk = Desk()
-    desk.send(GROUP_COMMIT_SIZE_MAX_BYTES // 2 + 1)
-    desk.send(GROUP_COMMIT_SIZE_MAX_BYTES // 2 + 1)
-    desk.send(4 * GROUP_COMMIT_SIZE_MAX_BYTES)
+    manual = ManualProposer()
+    manual.send(GROUP_COMMIT_SIZE_MAX_BYTES // 2 + 1)
+    manual.send(GROUP_COMMIT_SIZE_MAX_BYTES // 2 + 1)
+    manual.send(4 * GROUP_COMMIT_SIZE_MAX_BYTES)
     for expected in (1, 2, 3):
-        desk.turn()
-        assert len(desk.proposed) == expected
-        desk.commit()
-    assert len(desk.answers) == 3
+        manual.turn()
+        assert len(manual.proposed) == expected
+        manual.commit()
+    assert len(manual.answers) == 3
 
 
 def test_two_receives_of_one_entry_share_nothing_and_an_empty_one_costs_no_entry() -> None:
     """The picker remembers what the same entry has taken."""
-    desk = Desk()
+    manual = ManualProposer()
     for _ in range(5):
-        desk.send()
-    desk.turn()
-    desk.commit()
-    desk.answers.clear()
+        manual.send()
+    manual.turn()
+    manual.commit()
+    manual.answers.clear()
     for _ in range(3):
-        desk.receive(3)
-    desk.turn()
-    assert desk.answers == [[]], "the third found nothing and was answered at once"
-    desk.commit()
-    taken = [int(offset) for picks in desk.answers[1:] for pick in picks for offset in pick.offsets]
+        manual.receive(3)
+    manual.turn()
+    assert manual.answers == [[]], "the third found nothing and was answered at once"
+    manual.commit()
+    taken = [int(offset) for picks in manual.answers[1:] for pick in picks for offset in pick.offsets]
     assert taken == [0, 1, 2, 3, 4]
 
 
 def test_losing_leadership_answers_everybody_once() -> None:
     """In flight: unknown. Not yet in an entry: nothing was stored."""
-    desk = Desk()
-    desk.send()
-    desk.turn()
-    desk.send()
-    desk.serving = False
-    desk.proposer.role_changed()
-    assert [OutcomeUnknown, NotLeader] == [type(answer) for answer in desk.answers]
-    desk.commit()
-    assert len(desk.answers) == 2
-    desk.send()
-    assert isinstance(desk.answers[-1], NotLeader)
+    manual = ManualProposer()
+    manual.send()
+    manual.turn()
+    manual.send()
+    manual.serving = False
+    manual.proposer.role_changed()
+    assert [OutcomeUnknown, NotLeader] == [type(answer) for answer in manual.answers]
+    manual.commit()
+    assert len(manual.answers) == 2
+    manual.send()
+    assert isinstance(manual.answers[-1], NotLeader)
 
 
 def test_another_leaders_entry_in_our_place_means_that_nothing_was_stored() -> None:
     """Same index, later term."""
-    desk = Desk()
-    desk.send()
-    desk.turn()
-    desk.proposer.applied(desk.index, 2, Applied())
-    assert [NotLeader] == [type(answer) for answer in desk.answers]
+    manual = ManualProposer()
+    manual.send()
+    manual.turn()
+    manual.proposer.applied(manual.index, 2, Applied())
+    assert [NotLeader] == [type(answer) for answer in manual.answers]
 
 
 @pytest.mark.parametrize(
@@ -98,23 +98,23 @@ def test_another_leaders_entry_in_our_place_means_that_nothing_was_stored() -> N
 )
 def test_what_the_log_cannot_take_is_refused_and_the_next_try_works(number: int, refused: type[TernError]) -> None:
     """A lack at a roll: nothing was stored, and the proposer is not stuck."""
-    desk = Desk()
-    desk.failure = OSError(number, os.strerror(number))
-    desk.send(GROUP_COMMIT_SIZE_MAX_BYTES)
-    desk.send(GROUP_COMMIT_SIZE_MAX_BYTES)
-    desk.turn()
-    desk.failure = None
-    desk.turn()
-    desk.commit()
+    manual = ManualProposer()
+    manual.failure = OSError(number, os.strerror(number))
+    manual.send(GROUP_COMMIT_SIZE_MAX_BYTES)
+    manual.send(GROUP_COMMIT_SIZE_MAX_BYTES)
+    manual.turn()
+    manual.failure = None
+    manual.turn()
+    manual.commit()
     assert [refused, "ndarray"] == [
-        type(desk.answers[0]),
-        type(desk.answers[1]).__name__,
+        type(manual.answers[0]),
+        type(manual.answers[1]).__name__,
     ]
 
 
 def test_what_cannot_be_looked_up_now_is_refused_and_the_node_goes_on() -> None:
     """A file that cannot be opened while a proposal is built: its asker hears of it, the next ones are stored; damage ends the node."""
-    desk = Desk()
+    manual = ManualProposer()
     errors: list[Exception] = [OSError(errno.EMFILE, os.strerror(errno.EMFILE)), LogRot(Path("log"), 0, "bad")]
 
     def build(_now_ms: int) -> Parts:
@@ -122,83 +122,87 @@ def test_what_cannot_be_looked_up_now_is_refused_and_the_node_goes_on() -> None:
 
     for is_upkeep in (False, True):
         errors.insert(0, OSError(errno.EMFILE, os.strerror(errno.EMFILE)))
-        desk.proposer.submit(
-            Proposal(CommandKind.SETTLE, 0, lambda verdict, _: desk.answers.append(verdict), build, is_upkeep=is_upkeep)
+        manual.proposer.submit(
+            Proposal(
+                CommandKind.SETTLE, 0, lambda verdict, _: manual.answers.append(verdict), build, is_upkeep=is_upkeep
+            )
         )
-        desk.turn()
-        assert isinstance(desk.answers.pop(), NodeLacks)
-    desk.send(100)
-    desk.turn()
-    desk.commit()
-    assert type(desk.answers.pop()).__name__ == "ndarray"
+        manual.turn()
+        assert isinstance(manual.answers.pop(), NodeLacks)
+    manual.send(100)
+    manual.turn()
+    manual.commit()
+    assert type(manual.answers.pop()).__name__ == "ndarray"
     del errors[0]
-    desk.proposer.submit(Proposal(CommandKind.SETTLE, 0, lambda verdict, _: desk.answers.append(verdict), build))
+    manual.proposer.submit(Proposal(CommandKind.SETTLE, 0, lambda verdict, _: manual.answers.append(verdict), build))
     with pytest.raises(LogRot):
-        desk.turn()
+        manual.turn()
 
 
 def test_on_a_full_disk_acks_go_on_in_an_entry_of_their_own() -> None:
     """They had been gathered with sends: those are refused, the acks are stored in the reserve."""
-    desk = Desk()
-    desk.failure, desk.has_reserve = OSError(28, "No space left on device"), True
-    desk.send(100)
-    desk.proposer.submit(Proposal(CommandKind.SETTLE, 0, lambda verdict, _: desk.answers.append(verdict), lambda _: []))
-    desk.send(100)
-    desk.turn()
-    assert [DiskFull, DiskFull] == [type(answer) for answer in desk.answers]
-    desk.commit()
-    assert desk.answers[2] == b""
+    manual = ManualProposer()
+    manual.failure, manual.has_reserve = OSError(28, "No space left on device"), True
+    manual.send(100)
+    manual.proposer.submit(
+        Proposal(CommandKind.SETTLE, 0, lambda verdict, _: manual.answers.append(verdict), lambda _: [])
+    )
+    manual.send(100)
+    manual.turn()
+    assert [DiskFull, DiskFull] == [type(answer) for answer in manual.answers]
+    manual.commit()
+    assert manual.answers[2] == b""
 
 
 def test_too_much_waiting_is_refused() -> None:
     """A bound on requests without an entry."""
-    desk = Desk()
+    manual = ManualProposer()
     for _ in range(PROPOSALS_MAX + 1):
-        desk.send()
-    assert [Overloaded] == [type(answer) for answer in desk.answers]
+        manual.send()
+    assert [Overloaded] == [type(answer) for answer in manual.answers]
 
 
 def test_an_expired_lease_is_ticked_back_though_nobody_asks() -> None:
     """An entry without commands moves the group's time on."""
-    desk = Desk()
-    desk.send()
-    desk.turn()
-    desk.commit()
-    desk.receive()
-    desk.turn()
-    desk.commit()
-    desk.proposer.tick()
-    assert len(desk.proposed) == 2
-    desk.mono_ms += 1001
-    desk.proposer.tick()
-    assert len(desk.proposed) == 3
-    assert desk.commit().woken_topics == {desk.topic}
+    manual = ManualProposer()
+    manual.send()
+    manual.turn()
+    manual.commit()
+    manual.receive()
+    manual.turn()
+    manual.commit()
+    manual.proposer.tick()
+    assert len(manual.proposed) == 2
+    manual.mono_ms += 1001
+    manual.proposer.tick()
+    assert len(manual.proposed) == 3
+    assert manual.commit().woken_topics == {manual.topic}
 
 
 def test_what_waits_for_the_followers_goes_as_one_entry_when_they_have_caught_up() -> None:
     """Nothing is lost or refused meanwhile, and nothing is tried again before something has moved on."""
-    desk = Desk()
-    desk.keep_up = False
-    desk.send()
-    desk.turn()
-    desk.send()
-    desk.turn()
-    assert (desk.proposed, desk.answers) == ([], [])
-    desk.proposer.resume()
-    desk.turn()
-    assert desk.proposed == []
-    desk.keep_up = True
-    assert desk.soon == []
-    desk.proposer.resume()
-    desk.turn()
-    desk.commit()
-    assert len(desk.proposed) == 1
-    assert len(desk.answers) == 2
+    manual = ManualProposer()
+    manual.keep_up = False
+    manual.send()
+    manual.turn()
+    manual.send()
+    manual.turn()
+    assert (manual.proposed, manual.answers) == ([], [])
+    manual.proposer.resume()
+    manual.turn()
+    assert manual.proposed == []
+    manual.keep_up = True
+    assert manual.soon == []
+    manual.proposer.resume()
+    manual.turn()
+    manual.commit()
+    assert len(manual.proposed) == 1
+    assert len(manual.answers) == 2
 
 
 def test_a_fire_shares_its_entry_with_no_recall_and_recalls_share_one() -> None:
     """Both say what waits before their entry: so nothing else in it may change that."""
-    desk = Desk()
+    manual = ManualProposer()
     kinds = [
         CommandKind.CANCEL_TIMER,
         CommandKind.CANCEL_TIMER,
@@ -207,13 +211,13 @@ def test_a_fire_shares_its_entry_with_no_recall_and_recalls_share_one() -> None:
         CommandKind.CANCEL_TIMER,
     ]
     for kind in kinds:
-        desk.proposer.submit(Proposal(kind, 10, lambda _verdict, _picks: None, build=lambda _now: [b""]))
+        manual.proposer.submit(Proposal(kind, 10, lambda _verdict, _picks: None, build=lambda _now: [b""]))
     entries: list[list[int]] = []
     while len(entries) < 3:
-        desk.turn()
-        _, commands = read_entry(memoryview(desk.proposed[-1][2]))
+        manual.turn()
+        _, commands = read_entry(memoryview(manual.proposed[-1][2]))
         entries.append([command.kind for command in commands])
-        desk.commit()
+        manual.commit()
     assert entries == [kinds[:2], kinds[2:4], kinds[4:]]
 
 
@@ -229,71 +233,71 @@ def kinds(body: bytes) -> list[int]:
 
 def test_sends_do_not_wait_for_receives_that_look() -> None:
     """Five receives with a filter, then a send: it goes with the first entry, which looks for two of them; the others follow in their order."""
-    desk = Desk()
+    manual = ManualProposer()
     for _ in range(10):
-        desk.send()
-    desk.turn()
-    desk.commit()
-    desk.answers.clear()
+        manual.send()
+    manual.turn()
+    manual.commit()
+    manual.answers.clear()
     for _ in range(5):
-        desk.receive(1, wants_everything)
-    desk.send()
+        manual.receive(1, wants_everything)
+    manual.send()
     entries = []
     for _ in range(3):
-        desk.turn()
-        desk.commit()
-        entries.append(kinds(desk.proposed[-1][2]))
+        manual.turn()
+        manual.commit()
+        entries.append(kinds(manual.proposed[-1][2]))
     lease, send = CommandKind.LEASE, CommandKind.SEND
     assert entries == [[send, lease, lease], [lease, lease], [lease]]
-    got = [int(offset) for picks in desk.answers[1:] for pick in picks for offset in pick.offsets]
+    got = [int(offset) for picks in manual.answers[1:] for pick in picks for offset in pick.offsets]
     assert got == [0, 1, 2, 3, 4]
-    assert desk.proposer.waiting == 0
+    assert manual.proposer.waiting == 0
 
 
 def test_receives_that_look_make_no_send_late() -> None:
     """Very many of them wait for very long: a send is taken, and what waits in all is bounded still."""
-    desk = Desk()
-    desk.send()
-    desk.turn()
-    desk.commit()
-    desk.answers.clear()
+    manual = ManualProposer()
+    manual.send()
+    manual.turn()
+    manual.commit()
+    manual.answers.clear()
     for _ in range(PROPOSALS_MAX - 1):
-        desk.receive(1, wants_everything)
-    desk.mono_ms += 60_000
-    desk.send()
-    assert not desk.answers, "nothing was refused"
-    desk.send()
-    assert [type(answer) for answer in desk.answers] == [Overloaded]
-    desk.turn()
-    desk.commit()
-    assert kinds(desk.proposed[-1][2])[0] == CommandKind.SEND
+        manual.receive(1, wants_everything)
+    manual.mono_ms += 60_000
+    manual.send()
+    assert not manual.answers, "nothing was refused"
+    manual.send()
+    assert [type(answer) for answer in manual.answers] == [Overloaded]
+    manual.turn()
+    manual.commit()
+    assert kinds(manual.proposed[-1][2])[0] == CommandKind.SEND
 
 
 def test_after_a_full_restart_a_leader_waits_until_the_members_clocks_say_what_time_it_is() -> None:
     """Requests wait meanwhile. A member that stays silent is waited for 3 s; less than a majority of clocks for ever."""
     for members, walls_ms, waits_ms in ((3, [5_000], 1_000_000), (3, [5_000, YEAR_MS], 3_000), (3, [5_000, 5_001], 0)):
-        desk = Desk()
-        desk.members, desk.walls_ms = members, walls_ms
-        desk.send()
+        manual = ManualProposer()
+        manual.members, manual.walls_ms = members, walls_ms
+        manual.send()
         for now_ms in range(0, waits_ms, 1_000):
-            desk.mono_ms = now_ms
-            desk.proposer.tick()
-            desk.proposer.resume()
-            desk.turn()
-            assert not desk.proposed
-            assert desk.proposer.now_ms() == desk.log.state.now_ms, "what is applied"
-        desk.walls_ms = walls_ms if len(walls_ms) > 1 else [5_000, 5_000, YEAR_MS]
-        desk.mono_ms = waits_ms
-        desk.proposer.resume()
-        desk.turn()
-        assert read_entry(memoryview(desk.proposed[-1][2]))[0] == 5_000
-        desk.commit()
+            manual.mono_ms = now_ms
+            manual.proposer.tick()
+            manual.proposer.resume()
+            manual.turn()
+            assert not manual.proposed
+            assert manual.proposer.now_ms() == manual.log.state.now_ms, "what is applied"
+        manual.walls_ms = walls_ms if len(walls_ms) > 1 else [5_000, 5_000, YEAR_MS]
+        manual.mono_ms = waits_ms
+        manual.proposer.resume()
+        manual.turn()
+        assert read_entry(memoryview(manual.proposed[-1][2]))[0] == 5_000
+        manual.commit()
 
 
 def test_a_leader_that_has_followed_the_group_does_not_wait() -> None:
     """What it knows is enough, whatever clocks say."""
-    desk = Desk()
-    desk.members, desk.walls_ms, desk.expected_ms = 3, [YEAR_MS], 9_000
-    desk.send()
-    desk.turn()
-    assert read_entry(memoryview(desk.proposed[-1][2]))[0] == 9_000
+    manual = ManualProposer()
+    manual.members, manual.walls_ms, manual.expected_ms = 3, [YEAR_MS], 9_000
+    manual.send()
+    manual.turn()
+    assert read_entry(memoryview(manual.proposed[-1][2]))[0] == 9_000

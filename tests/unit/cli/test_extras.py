@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tern_wire.extras import EXTRAS, ExtraMissing, damage, need_extra
+from tests.support.imports import imported, tree_of
 
 ROOT = Path(__file__).resolve().parents[3]
 # What may be missing there, by the begin of an extra's name: the SDK's own extras and, in the code that it shares with servers, theirs.
@@ -79,20 +80,6 @@ def _top(body: list[ast.stmt]) -> Iterator[ast.stmt]:
                 yield from _top(getattr(node, field, []))
 
 
-def _imported(node: ast.AST) -> list[str]:
-    if isinstance(node, ast.Import):
-        return [alias.name for alias in node.names]
-    if isinstance(node, ast.ImportFrom):
-        # A name may be a module of its own.
-        return [node.module or "", *(f"{node.module}.{alias.name}" for alias in node.names)]
-    return []
-
-
-@cache
-def _tree(path: Path) -> ast.Module:
-    return ast.parse(path.read_text("utf-8"))
-
-
 @cache
 def _lacking_modules(distribution: str) -> frozenset[str]:
     """Modules that cannot be imported without an extra: those that it brings, and ours that import one of them at once or through others.
@@ -103,7 +90,7 @@ def _lacking_modules(distribution: str) -> frozenset[str]:
     imports: dict[str, set[str]] = {}
     for path in (ROOT / "libs").rglob("*.py"):
         name = ".".join(path.relative_to(ROOT / "libs").with_suffix("").parts).removesuffix(".__init__")
-        imports[name] = {each for node in _top(_tree(path).body) for each in _imported(node)}
+        imports[name] = {each for node in _top(tree_of(path).body) for each in imported(node)}
     before = 0
     while len(lacking) > before:
         before = len(lacking)
@@ -120,7 +107,7 @@ def _is_of(module: str, lacking: Set[str]) -> bool:
 def bare_imports(tree: ast.Module, distribution: str) -> list[str]:
     """Imports in *tree* of what an extra brings, at once or through modules of ours, without `need_extra` before in their function."""
     lacking = _lacking_modules(distribution)
-    found = [f"{name} at the top" for node in _top(tree.body) for name in _imported(node) if _is_of(name, lacking)]
+    found = [f"{name} at the top" for node in _top(tree.body) for name in imported(node) if _is_of(name, lacking)]
     for function in ast.walk(tree):
         if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
             continue
@@ -130,7 +117,7 @@ def bare_imports(tree: ast.Module, distribution: str) -> list[str]:
             if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in ASKS
         ]
         for node in ast.walk(function):
-            for name in _imported(node):
+            for name in imported(node):
                 if _is_of(name, lacking) and not any(line <= node.lineno for line in asked):  # type: ignore[attr-defined]
                     found.append(f"{name} in {function.name}")
     return found
@@ -141,7 +128,7 @@ def test_no_import_of_an_extra_is_bare() -> None:
     wrong = [
         f"{path.relative_to(ROOT)}: {name}"
         for path in sorted((ROOT / "libs").rglob("*.py"))
-        for name in bare_imports(_tree(path), SDK if path.parts[len(ROOT.parts) + 1] in SDK_PACKAGES else "ternmq[")
+        for name in bare_imports(tree_of(path), SDK if path.parts[len(ROOT.parts) + 1] in SDK_PACKAGES else "ternmq[")
     ]
     assert not wrong, "\n".join(wrong)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.compose.door import Answer, Door
+from tests.compose.client import Answer, Client
 from tests.compose.engine import Container
 from tests.compose.hygiene import check_doors, hits, secrets_in
 from tests.compose.load import Load, compare
@@ -14,7 +14,7 @@ from tests.compose.load import Load, compare
 
 def load_with(acked: int) -> Load:
     """A load of one sender that was promised *acked* messages."""
-    load = Load("topic", lambda: Door((1,), "", ""), name="x", senders=1)
+    load = Load("topic", lambda: Client((1,), "", ""), name="x", senders=1)
     load.senders[0].acked = acked
     return load
 

@@ -9,8 +9,8 @@ import pytest
 from tern_http.connection import HttpConnection, connect
 from tern_http.exchange import BrokenOff, request_head
 from tern_http.pool import Pool
-from tests.support.checker.checker_mesh import eventually
 from tests.support.checker.scripted_producer import Asked, ScriptedProducer, answers, sends
+from tests.support.loops import eventually
 
 pytestmark = pytest.mark.anyio
 

@@ -1,6 +1,5 @@
 """Two distributions from one tree: which packages and which dependencies each has, read from the files alone. `make packages-test` installs them."""
 
-import ast
 import re
 import sys
 import tomllib
@@ -13,6 +12,7 @@ import pytest
 
 from tern_wire.extras import EXTRAS
 from tern_wire.version import VERSION
+from tests.support.imports import imports
 
 ROOT = Path(__file__).resolve().parents[3]
 # By distribution, the folder of its pyproject.toml.
@@ -53,21 +53,6 @@ def file_of(module: str) -> Path | None:
     path = folder.joinpath(*parts)
     found = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
     return found if found.is_file() else None
-
-
-def imported(node: ast.AST) -> list[str]:
-    """What an import statement names: modules, and names that may be modules."""
-    if isinstance(node, ast.Import):
-        return [alias.name for alias in node.names]
-    if isinstance(node, ast.ImportFrom):
-        return [node.module or "", *(f"{node.module}.{alias.name}" for alias in node.names)]
-    return []
-
-
-@cache
-def imports(path: Path) -> frozenset[str]:
-    """All that *path* imports, in functions too."""
-    return frozenset(name for node in ast.walk(ast.parse(path.read_text("utf-8"))) for name in imported(node))
 
 
 def closure(*first: str) -> set[str]:

@@ -10,7 +10,8 @@ from tern_wire.errors import GroupNotFound
 from tern_wire.link.requests import RequestCode
 from tests.support.broker.contents import delete_group
 from tests.support.broker.memory_broker import MemoryBroker
-from tests.support.proxy.proxy_mesh import KEY, ProxyMesh, eventually, proxy_mesh
+from tests.support.loops import eventually
+from tests.support.proxy.proxy_mesh import KEY, ProxyMesh, proxy_mesh
 
 pytestmark = pytest.mark.anyio
 QUEUES = [f"{group}:{number}" for group in ("broker-a", "broker-b") for number in range(4)]

@@ -27,7 +27,8 @@ from tern_wire.routing.route import TopicRoute
 from tern_wire.settings.group_settings import read_group_change
 from tern_wire.settings.topic_settings import read_topic_change
 from tests.support.broker.memory_broker import MemoryBroker
-from tests.support.proxy.proxy_mesh import KEY, ProxyMesh, eventually, proxy_mesh
+from tests.support.loops import eventually
+from tests.support.proxy.proxy_mesh import KEY, ProxyMesh, proxy_mesh
 
 pytestmark = pytest.mark.anyio
 

@@ -12,7 +12,7 @@ from tern_store import VoteFile
 from tests.support.raft.raft_group import STEP_S, RaftGroup, SimNode
 
 
-class Desk:
+class Trio:
     """Three calm nodes; `turn` delivers and ticks, the disks stand still unless told otherwise."""
 
     def __init__(self, directory: Path) -> None:
@@ -53,46 +53,46 @@ def is_committed(node: SimNode, index: int) -> bool:
 
 def test_followers_do_not_acknowledge_what_their_disks_do_not_have(tmp_path: Path) -> None:
     """The leader's disk alone is no majority; one follower's disk more is."""
-    desk = Desk(tmp_path)
-    entry = desk.leader.consensus.append([b"payload"], 1, urgent=False)
-    desk.turns(50, desk.leader.name)
-    assert all(node.log.end_index == entry.index for node in desk.followers), "everybody has it in memory"
-    assert not is_committed(desk.leader, entry.index)
-    desk.turns(50, desk.leader.name, desk.followers[0].name)
-    assert is_committed(desk.leader, entry.index)
-    assert desk.leader.consensus.match_index(desk.followers[1].name) < entry.index
+    trio = Trio(tmp_path)
+    entry = trio.leader.consensus.append([b"payload"], 1, urgent=False)
+    trio.turns(50, trio.leader.name)
+    assert all(node.log.end_index == entry.index for node in trio.followers), "everybody has it in memory"
+    assert not is_committed(trio.leader, entry.index)
+    trio.turns(50, trio.leader.name, trio.followers[0].name)
+    assert is_committed(trio.leader, entry.index)
+    assert trio.leader.consensus.match_index(trio.followers[1].name) < entry.index
 
 
 def test_the_leader_does_not_count_itself_before_its_own_disk(tmp_path: Path) -> None:
     """Stock pysyncobj counts the leader at once (syncobj.py:660)."""
-    desk = Desk(tmp_path)
-    entry = desk.leader.consensus.append([b"payload"], 1, urgent=False)
-    desk.turns(50, desk.followers[0].name)
-    assert desk.leader.consensus.match_index(desk.followers[0].name) == entry.index
-    assert not is_committed(desk.leader, entry.index)
-    desk.turns(5, desk.leader.name)
-    assert is_committed(desk.leader, entry.index)
+    trio = Trio(tmp_path)
+    entry = trio.leader.consensus.append([b"payload"], 1, urgent=False)
+    trio.turns(50, trio.followers[0].name)
+    assert trio.leader.consensus.match_index(trio.followers[0].name) == entry.index
+    assert not is_committed(trio.leader, entry.index)
+    trio.turns(5, trio.leader.name)
+    assert is_committed(trio.leader, entry.index)
 
 
 def test_a_disk_that_stands_still_does_not_cost_the_leadership(tmp_path: Path) -> None:
     """Heartbeats are answered without the disk: three virtual seconds, same leader, same term."""
-    desk = Desk(tmp_path)
-    desk.leader.consensus.append([b"payload"], 1, urgent=False)
-    term = desk.leader.consensus.raftCurrentTerm
-    desk.turns(600)
-    assert desk.leader.consensus.is_leader
-    assert desk.leader.consensus.raftCurrentTerm == term
+    trio = Trio(tmp_path)
+    trio.leader.consensus.append([b"payload"], 1, urgent=False)
+    term = trio.leader.consensus.raftCurrentTerm
+    trio.turns(600)
+    assert trio.leader.consensus.is_leader
+    assert trio.leader.consensus.raftCurrentTerm == term
 
 
 def test_a_vote_is_on_disk_when_it_is_given(tmp_path: Path) -> None:
     """Whoever comes back from a kill has not forgotten whom it voted for."""
-    desk = Desk(tmp_path)
-    for node in desk.group.nodes.values():
+    trio = Trio(tmp_path)
+    for node in trio.group.nodes.values():
         assert node.votes.term == node.consensus.raftCurrentTerm
-    name = desk.followers[0].name
-    before = (desk.followers[0].votes.term, desk.followers[0].votes.voted_for)
-    desk.group.kill(name)
-    again = SimNode(desk.group, name, bootstrap=False)
+    name = trio.followers[0].name
+    before = (trio.followers[0].votes.term, trio.followers[0].votes.voted_for)
+    trio.group.kill(name)
+    again = SimNode(trio.group, name, bootstrap=False)
     assert before == (again.votes.term, again.votes.voted_for)
 
 
@@ -112,8 +112,8 @@ class Refusing:
 
 def test_a_leader_whose_disk_takes_no_term_does_not_lead_in_it(tmp_path: Path) -> None:
     """The newer term is another's: it goes on in its own until it can write, and then it follows."""
-    desk = Desk(tmp_path)
-    old, other = desk.leader, desk.followers[0]
+    trio = Trio(tmp_path)
+    old, other = trio.leader, trio.followers[0]
     term, file = old.consensus.raftCurrentTerm, old.votes
     old.journal._votes = Refusing(file)  # type: ignore[assignment]
     message = {
@@ -136,8 +136,8 @@ def test_a_leader_whose_disk_takes_no_term_does_not_lead_in_it(tmp_path: Path) -
 
 def test_a_vote_that_the_disk_refuses_was_not_given_and_a_campaign_does_not_begin(tmp_path: Path) -> None:
     """In memory neither: late answers to an earlier campaign must not be counted for one that was never begun."""
-    desk = Desk(tmp_path)
-    node = desk.followers[0]
+    trio = Trio(tmp_path)
+    node = trio.followers[0]
     consensus, term = node.consensus, node.consensus.raftCurrentTerm
     node.journal._votes = Refusing(node.votes)  # type: ignore[assignment]
     for state in (stock._RAFT_STATE.FOLLOWER, stock._RAFT_STATE.CANDIDATE):

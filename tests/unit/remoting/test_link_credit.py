@@ -6,7 +6,7 @@ from typing import Any
 
 from tern_remoting import Frame, FrameCorrupt, Link, Room
 from tern_remoting.credit import CREDIT, UNSENT_SIZE_MAX_BYTES
-from tests.support.proxy.proxy_mesh import eventually
+from tests.support.loops import eventually
 
 MIB = 1024 * 1024
 

@@ -12,7 +12,7 @@ from tern_routing.name_servers import GroupRoutes
 from tern_routing.route_polls import RoutePolls
 from tern_wire.errors import NoNameServer
 from tern_wire.routing.route import BrokerGroupRoute, NodeRoute
-from tests.support.checker.checker_mesh import eventually
+from tests.support.loops import eventually
 
 pytestmark = pytest.mark.anyio
 

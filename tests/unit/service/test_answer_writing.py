@@ -11,7 +11,7 @@ from uvicorn.server import ServerState
 
 from tern_service.answer_writing import PIECE_SIZE_BYTES, HeadWithBody
 from tern_service.answers import AnsweringProtocol
-from tern_service.bounds import Bounds
+from tern_service.connection_bounds import Bounds
 from tests.unit.service.test_connection import serving_app
 from tests.unit.service.test_server import talk
 

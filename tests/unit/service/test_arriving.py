@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from tern_service.bounds import Bounds
-from tern_service.crowd import Crowd
+from tern_service.connection_bounds import Bounds
+from tern_service.connection_table import ConnectionTable
 from tests.unit.service.test_connection import serving_app
 from tests.unit.service.test_server import CLOSE, talk
 
@@ -50,11 +50,11 @@ class Reading:
 @contextlib.asynccontextmanager
 async def waiting(
     *parts: bytes, begun: int = MANY
-) -> AsyncIterator[tuple[int, Reading, Crowd, list[asyncio.StreamWriter]]]:
+) -> AsyncIterator[tuple[int, Reading, ConnectionTable, list[asyncio.StreamWriter]]]:
     """A server that works on two requests at a time, at which MANY connections have sent *parts*, and which has begun so many requests."""
-    app, crowd = Reading(), Crowd()
+    app, table = Reading(), ConnectionTable()
     async with serving_app(
-        app, Bounds(requests_max=2, body_deadline_ms=60_000, body_rate_step_ms=60_000), crowd
+        app, Bounds(requests_max=2, body_deadline_ms=60_000, body_rate_step_ms=60_000), table
     ) as port:
         writers: list[asyncio.StreamWriter] = []
         try:
@@ -67,11 +67,11 @@ async def waiting(
                     if part is not parts[-1]:
                         await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10)
             await until(lambda: app.begun == begun)
-            yield port, app, crowd, writers
+            yield port, app, table, writers
         finally:
             for writer in writers:
                 await gone(writer)
-        await until(lambda: crowd.arriving == 0)
+        await until(lambda: table.arriving == 0)
 
 
 async def gone(writer: asyncio.StreamWriter) -> None:
@@ -101,25 +101,25 @@ WAYS = [
 @pytest.mark.parametrize("parts", [way[1] for way in WAYS], ids=[way[0] for way in WAYS])
 async def test_what_is_not_whole_takes_nobodys_place(parts: list[bytes]) -> None:
     """More than are worked on at a time, and whoever comes is served."""
-    async with waiting(*parts, begun=MANY * b"".join(parts).count(b"HTTP/1.1")) as (port, _, crowd, writers):
-        await until(lambda: crowd.arriving == MANY)
+    async with waiting(*parts, begun=MANY * b"".join(parts).count(b"HTTP/1.1")) as (port, _, table, writers):
+        await until(lambda: table.arriving == MANY)
         for _ in range(3):
             assert (await talk(port, CLOSE)).startswith(b"HTTP/1.1 200 ")
         for writer in writers[:3]:
             await gone(writer)
-        await until(lambda: crowd.arriving == MANY - 3)
+        await until(lambda: table.arriving == MANY - 3)
 
 
 async def test_what_is_answered_before_its_body_came_is_nobody_s_work_either() -> None:
     """The rest of the body is read and dropped; it is not counted, neither before nor behind its answer."""
-    async with waiting(HEAD.replace(b"/read", b"/early")) as (port, _, crowd, _):
-        await until(lambda: crowd.arriving == 0)
+    async with waiting(HEAD.replace(b"/read", b"/early")) as (port, _, table, _):
+        await until(lambda: table.arriving == 0)
         assert (await talk(port, CLOSE)).startswith(b"HTTP/1.1 200 ")
 
 
 async def test_a_request_that_becomes_whole_in_a_crowd_is_refused_then() -> None:
     """503 with a pause, and the application that waited for the body hears that it is not coming: nothing was done."""
-    async with waiting(HEAD) as (port, app, crowd, writers):
+    async with waiting(HEAD) as (port, app, table, writers):
         working = [asyncio.create_task(talk(port, CLOSE.replace(b"GET /", b"GET /work"))) for _ in range(2)]
         await until(lambda: app.begun == MANY + 2)
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -128,7 +128,7 @@ async def test_a_request_that_becomes_whole_in_a_crowd_is_refused_then() -> None
         assert b'"what":"requests at a time"' in await asyncio.wait_for(reader.readuntil(b"}"), 10)
         writers[0].write(b"nine byte")
         await until(lambda: app.gone == 1)
-        assert crowd.arriving == MANY - 1
+        assert table.arriving == MANY - 1
         app.go_on.set()
         assert [(await each)[:13] for each in working] == [b"HTTP/1.1 200 "] * 2
         await gone(writer)
@@ -145,7 +145,7 @@ async def test_a_slow_reader_takes_no_place_and_its_next_request_waits() -> None
 async def test_requests_behind_an_answer_that_is_taken_late_are_answered() -> None:
     """All of them, in their order, on one connection."""
     large = GET.replace(b"/ ", b"/large ")
-    async with serving_app(Reading(), Bounds(), Crowd()) as port:
+    async with serving_app(Reading(), Bounds(), ConnectionTable()) as port:
         answer = await talk(port, large + GET, large + CLOSE)
     assert answer.count(b"HTTP/1.1 200 ") == 4
     assert len(answer) > 40_000_000
@@ -153,32 +153,32 @@ async def test_requests_behind_an_answer_that_is_taken_late_are_answered() -> No
 
 async def test_at_the_cap_a_body_that_does_not_come_gives_way_and_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """To a newcomer of another address: 503, and the newcomer is served."""
-    monkeypatch.setattr("tern_service.crowd.IDLE_MIN_S", 0.0)
-    monkeypatch.setattr("tern_service.crowd._place_of", lambda host: "far" if host == "127.0.0.9" else host)
-    crowd, app = Crowd(), Reading()
+    monkeypatch.setattr("tern_service.connection_table.IDLE_MIN_S", 0.0)
+    monkeypatch.setattr("tern_service.connection_table._place_of", lambda host: "far" if host == "127.0.0.9" else host)
+    table, app = ConnectionTable(), Reading()
     async with serving_app(
-        app, Bounds(connections_max=2, body_deadline_ms=60_000, body_rate_step_ms=60_000), crowd
+        app, Bounds(connections_max=2, body_deadline_ms=60_000, body_rate_step_ms=60_000), table
     ) as port:
         held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
         held[0][1].write(HEAD)
-        await until(lambda: crowd.arriving == 1)
+        await until(lambda: table.arriving == 1)
         held[1][1].write(HEAD)
-        await until(lambda: crowd.arriving == 2)
+        await until(lambda: table.arriving == 2)
         reader, newcomer = await asyncio.open_connection("127.0.0.1", port, local_addr=("127.0.0.9", 0))
         newcomer.write(CLOSE)
         assert (await asyncio.wait_for(reader.read(), 10)).startswith(b"HTTP/1.1 200 ")
         assert (await asyncio.wait_for(held[0][0].read(), 10)).startswith(b"HTTP/1.1 503 ")
-        assert (crowd.arriving, crowd.known) == (1, 1)
+        assert (table.arriving, table.known) == (1, 1)
         for writer in (newcomer, *(each[1] for each in held)):
             await gone(writer)
-        await until(lambda: (crowd.arriving, crowd.known) == (0, 0))
+        await until(lambda: (table.arriving, table.known) == (0, 0))
 
 
 async def test_reads_leave_places_to_others() -> None:
     """A quarter: who reads is refused, who sends finds one, and at the full number nobody does."""
-    crowd, app = Crowd(is_read=lambda target: target.startswith(b"/held-read")), Holding()
+    table, app = ConnectionTable(is_read=lambda target: target.startswith(b"/held-read")), Holding()
     get = "GET {} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
-    async with serving_app(app, Bounds(requests_max=4), crowd) as port:
+    async with serving_app(app, Bounds(requests_max=4), table) as port:
         writers = []
         for number, target in enumerate(["/held-read"] * 3 + ["/held"]):
             _, writer = await asyncio.open_connection("127.0.0.1", port)

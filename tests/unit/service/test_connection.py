@@ -12,9 +12,9 @@ import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tern_service import open_socket
-from tern_service.bounds import Bounds
 from tern_service.connection import GuardedProtocol
-from tern_service.crowd import Crowd
+from tern_service.connection_bounds import Bounds
+from tern_service.connection_table import ConnectionTable
 from tern_wire.paths import HEADER_CHECK_NONCE
 from tests.unit.service.test_server import CLOSE, serving, talk
 
@@ -39,10 +39,10 @@ def problem_of(answer: bytes) -> tuple[int, str, str]:
 
 
 @contextlib.asynccontextmanager
-async def serving_app(app: ASGIApp, bounds: Bounds, crowd: Crowd | None = None) -> AsyncIterator[int]:
+async def serving_app(app: ASGIApp, bounds: Bounds, table: ConnectionTable | None = None) -> AsyncIterator[int]:
     """*app* behind a GuardedProtocol; yields its port."""
     sock = open_socket("127.0.0.1", 0, "--port")
-    protocol = partial(GuardedProtocol, bounds=bounds, crowd=crowd)
+    protocol = partial(GuardedProtocol, bounds=bounds, table=table)
     config = uvicorn.Config(app, http=protocol, ws="none", lifespan="off", log_config=None, timeout_graceful_shutdown=1)  # type: ignore[arg-type]
     server = uvicorn.Server(config)
     server.capture_signals = contextlib.nullcontext  # type: ignore[method-assign, assignment]
@@ -219,7 +219,7 @@ async def until_begun(app: Working, count: int) -> None:
 async def test_requests_at_a_time_are_bounded_without_those_that_are_parked(parked: int) -> None:
     """One more is told to come back, on a connection that stays; health is asked for all the same."""
     app = Working()
-    async with serving_app(app, Bounds(requests_max=1), Crowd(parked=lambda: parked)) as port:
+    async with serving_app(app, Bounds(requests_max=1), ConnectionTable(parked=lambda: parked)) as port:
         first = asyncio.create_task(talk(port, b"GET /work HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n"))
         await until_begun(app, 1)
         answer = await talk(
@@ -237,9 +237,9 @@ async def test_requests_at_a_time_are_bounded_without_those_that_are_parked(park
 
 async def test_connections_of_one_address_are_bounded_and_counted_down(monkeypatch: pytest.MonkeyPatch) -> None:
     """As from afar: what is loopback is not counted."""
-    monkeypatch.setattr("tern_service.crowd.address_of", lambda host: host)
-    crowd = Crowd()
-    async with serving_app(Working(), Bounds(connections_per_address_max=1), crowd) as port:
+    monkeypatch.setattr("tern_service.connection_table.address_of", lambda host: host)
+    table = ConnectionTable()
+    async with serving_app(Working(), Bounds(connections_per_address_max=1), table) as port:
         _, writer = await asyncio.open_connection("127.0.0.1", port)
         status, code, detail = problem_of(await talk(port))
         assert (status, code) == (503, "overloaded")
@@ -247,7 +247,7 @@ async def test_connections_of_one_address_are_bounded_and_counted_down(monkeypat
         writer.close()
         await writer.wait_closed()
         async with asyncio.timeout(30):
-            while len(crowd):
+            while len(table):
                 await asyncio.sleep(0.001)
         assert (await talk(port, CLOSE)).startswith(b"HTTP/1.1 204 ")
 

@@ -8,9 +8,9 @@ from functools import partial
 
 import pytest
 
-from tern_service.bounds import Bounds
 from tern_service.connection import GuardedProtocol
-from tern_service.crowd import Crowd
+from tern_service.connection_bounds import Bounds
+from tern_service.connection_table import ConnectionTable
 from tests.support.loops import BOTH_LOOPS
 from tests.unit.service.test_arriving import CHUNKED, GET, HEAD, Reading, gone, until
 from tests.unit.service.test_connection import serving_app
@@ -84,7 +84,7 @@ async def test_a_connection_that_is_gone_leaves_nothing(way: str, seen: Seen) ->
     sent, answers = WAYS[way]
     begins = b"POST" in sent or b"/work" in sent or b"/large" in sent
     app = Reading()
-    async with serving_app(app, Bounds(), Crowd()) as port:
+    async with serving_app(app, Bounds(), ConnectionTable()) as port:
         try:
             for number in range(1, 4):
                 reader, writer = await asyncio.open_connection("127.0.0.1", port)

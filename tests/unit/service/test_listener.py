@@ -18,7 +18,7 @@ from tern_accept.descriptors import SHORT_BELOW
 from tern_security.peer_identity import ROLES
 from tern_security.tls import ClusterTls
 from tern_service import install_problems, open_socket, serve
-from tern_service.bounds import Bounds
+from tern_service.connection_bounds import Bounds
 from tern_service.listener import Listener
 from tern_service.process_security import peer_of_request, require_broker, require_operator
 from tests.support.loops import BOTH_LOOPS
@@ -187,19 +187,19 @@ async def test_a_handshake_has_a_deadline(pki: Pki) -> None:
 
 
 async def test_at_the_cap_the_oldest_handshake_makes_room(pki: Pki) -> None:
-    """A crowd of silent strangers does not keep anybody out."""
+    """A table of silent strangers does not keep anybody out."""
     async with listening(pki, strangers_max=4, handshake_max_ms=30_000) as (
         listener,
         tls,
         port,
         _,
     ):
-        crowd = [socket.create_connection(("127.0.0.1", port)) for _ in range(10)]
+        table = [socket.create_connection(("127.0.0.1", port)) for _ in range(10)]
         await until(lambda: tls.refusals()["crowded"] == 6, tls.refusals)
         assert listener.strangers == 4
         _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=pki.client("proxy", "p"))
         writer.close()
-        for stranger in crowd:
+        for stranger in table:
             stranger.close()
         await until(lambda: listener.strangers == 0, lambda: listener.strangers)
 
@@ -276,18 +276,18 @@ async def test_in_the_clear_strangers_make_room_too_and_members_never_do(opening
     async with serving_plain(strangers_max=4) as port:
         member = await asyncio.open_connection("127.0.0.1", port)
         await ask(*member)
-        crowd = []
+        table = []
         for number in range(20):
-            crowd.append(await asyncio.open_connection("127.0.0.1", port))
-            crowd[-1][1].write(opening)
+            table.append(await asyncio.open_connection("127.0.0.1", port))
+            table[-1][1].write(opening)
             if number % 5 == 4:
                 newcomer = await asyncio.open_connection("127.0.0.1", port)
                 await ask(*newcomer)
                 newcomer[1].close()
-        for reader, _ in crowd[:16]:
+        for reader, _ in table[:16]:
             assert await asyncio.wait_for(reader.read(), 10) == b""
         assert b"200 OK" in await ask(*member)
-        for _, writer in [member, *crowd]:
+        for _, writer in [member, *table]:
             writer.close()
 
 

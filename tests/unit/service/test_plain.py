@@ -10,7 +10,7 @@ from fastapi import FastAPI
 from prometheus_client import CollectorRegistry, Counter
 
 from tern_service import PlainApp, add_health, health_routes, metrics_routes
-from tern_service.plain import Answer, json_answer
+from tern_service.plain_app import Answer, json_answer
 
 pytestmark = pytest.mark.anyio
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from prometheus_client import CollectorRegistry, generate_latest
 
 from tern_security.contexts import TlsRefusal
-from tern_service.plain import alive
+from tern_service.plain_app import alive
 from tern_service.process_security import UNPROTECTED, ProcessSecurity
 from tern_service.protection import NOTICE_INSECURE, NOTICE_OPTIONAL, Protection
 from tests.support.pki.cluster_pki import Pki

@@ -16,11 +16,11 @@ import uvicorn
 from fastapi import FastAPI, Request
 from starlette.types import Receive, Scope, Send
 
-import tern_service.crowd
+import tern_service.connection_table
 from tern_service import SettingsError, install_problems, open_socket, serve
-from tern_service.bounds import Bounds
 from tern_service.connection import GuardedProtocol
-from tern_service.crowd import Crowd
+from tern_service.connection_bounds import Bounds
+from tern_service.connection_table import ConnectionTable
 
 SEED = 20_261
 
@@ -59,7 +59,7 @@ async def serving(**bounds: Any) -> AsyncIterator[int]:
     if bounds:
         config = uvicorn.Config(
             sample_app(),
-            http=partial(GuardedProtocol, bounds=Bounds(**bounds), crowd=Crowd()),  # type: ignore[arg-type]
+            http=partial(GuardedProtocol, bounds=Bounds(**bounds), table=ConnectionTable()),  # type: ignore[arg-type]
             ws="none",
             log_config=None,
             timeout_graceful_shutdown=1,
@@ -192,7 +192,7 @@ async def test_pipelined_garbage_waits_for_the_answer_before_it() -> None:
 
 async def test_at_the_cap_the_connection_that_idles_longest_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who asked once keeps nobody out for as long as connections are kept; one whose request is under way stays."""
-    monkeypatch.setattr(tern_service.crowd, "IDLE_MIN_S", 0.0)
+    monkeypatch.setattr(tern_service.connection_table, "IDLE_MIN_S", 0.0)
     async with serving(connections_max=3) as port:
         working, *idle = [await asyncio.open_connection("127.0.0.1", port) for _ in range(3)]
         working[1].write(b"GET /wait HTTP/1.1\r\nhost: a\r\n\r\n")
@@ -209,7 +209,7 @@ async def test_at_the_cap_the_connection_that_idles_longest_makes_room(monkeypat
 
 async def test_one_connection_too_many_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
     """503 at once; the ones before it go on. Who has asked nothing yet is a stranger, and counted apart."""
-    monkeypatch.setattr(tern_service.crowd, "IDLE_MIN_S", 60.0)
+    monkeypatch.setattr(tern_service.connection_table, "IDLE_MIN_S", 60.0)
     async with serving(connections_max=1) as port:
         _, stranger = await asyncio.open_connection("127.0.0.1", port)
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -307,14 +307,14 @@ async def test_a_server_that_cannot_begin_closes_its_socket() -> None:
 
 async def test_a_listener_counts_in_the_crowd_that_it_is_given() -> None:
     """Also in one that nobody has entered yet, which is empty."""
-    crowd, stop = Crowd(), asyncio.Event()
+    table, stop = ConnectionTable(), asyncio.Event()
     sock = open_socket("127.0.0.1", 0, "--port")
     port: int = sock.getsockname()[1]
-    task = asyncio.create_task(serve(sample_app(), sock, stop=stop, crowd=crowd))
+    task = asyncio.create_task(serve(sample_app(), sock, stop=stop, table=table))
     _, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
     async with asyncio.timeout(30):
-        while crowd.known == 0:
+        while table.known == 0:
             await asyncio.sleep(0.001)
     writer.close()
     stop.set()

@@ -50,7 +50,7 @@ def test_a_run_with_a_short_window_passes_its_end() -> None:
     assert dropped, "no table of keys grew old"
 
 
-class Desk:
+class ClientContext:
     """A client's, with *within_s* to repeat in. Time is the test's."""
 
     def __init__(self, within_s: float) -> None:
@@ -58,24 +58,24 @@ class Desk:
         self.later_s: list[tuple[float, Callable[[], None]]] = []
 
     def later(self, delay_s: float, step: Callable[[], None]) -> None:
-        """As the clients' desk: remembered."""
+        """As the clients' context: remembered."""
         self.later_s.append((delay_s, step))
 
 
 def test_a_request_is_repeated_for_a_while_after_its_begin_and_then_never() -> None:
     """Where the window is short; elsewhere for ever."""
     asked, late = (Send("orders", (message(name, key=name),)) for name in ("p0.1", "p0.2"))
-    desk = Desk(4.0)
-    repeats = Repeats[Send](desk)
+    context = ClientContext(4.0)
+    repeats = Repeats[Send](context)
     repeats.add(asked, 1.5)
     repeats.add(asked, 0.1)
     repeats.add(late, 4.0)
     assert repeats.asked == [asked]
-    ((delay_s, end),) = desk.later_s
+    ((delay_s, end),) = context.later_s
     assert delay_s == 2.5
     end()
     repeats.add(asked, 0.1)
     assert repeats.asked == []
-    endless = Repeats[Send](Desk(0.0))
+    endless = Repeats[Send](ClientContext(0.0))
     endless.add(asked, 100.0)
     assert endless.asked == [asked]

@@ -10,8 +10,8 @@ from unittest.mock import patch
 import pytest
 
 from tern_store import EntryKind, LogRot, SyncLost
+from tern_store.file_errors import TOLD_S, NotedFiles
 from tern_store.files import REAL_FILES, is_done
-from tern_store.noted_files import TOLD_S, NotedFiles
 from tests.support.files import faulty_files
 from tests.support.files.faulty_files import FaultyFiles
 from tests.support.files.store_node import DIRECTORY, Node

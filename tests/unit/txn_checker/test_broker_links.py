@@ -3,8 +3,9 @@
 import pytest
 
 from tests.support.checker.checked_broker import CheckedBroker
-from tests.support.checker.checker_mesh import KEY, checking, eventually
+from tests.support.checker.checker_mesh import KEY, checking
 from tests.support.checker.scripted_producer import ScriptedProducer, says
+from tests.support.loops import eventually
 
 pytestmark = pytest.mark.anyio
 

@@ -17,10 +17,9 @@ from tern_txn_checker import callback
 from tern_txn_checker.callback import Callbacks
 from tern_txn_checker.core.answers import ANSWER_SIZE_MAX_BYTES, Answer
 from tern_txn_checker.core.schedule import Check, Claim
-from tern_txn_checker.resolver import Resolver
+from tern_txn_checker.host_resolver import Resolver
 from tern_wire.checks.urls import CheckHosts
 from tests.support.checker.certificates import producer_context, write_authority
-from tests.support.checker.checker_mesh import eventually
 from tests.support.checker.scripted_producer import (
     SECRET,
     Asked,
@@ -31,6 +30,7 @@ from tests.support.checker.scripted_producer import (
     says,
     sends,
 )
+from tests.support.loops import eventually
 
 pytestmark = pytest.mark.anyio
 

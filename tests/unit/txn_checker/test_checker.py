@@ -17,8 +17,9 @@ from tern_wire.link.requests import RequestCode, read_body
 from tern_wire.transactions import BY_CHECK, COMMIT, ROLLBACK, TransactionId, TransactionIds
 from tests.support.broker.contents import open_transactions
 from tests.support.checker.checked_broker import CheckedBroker
-from tests.support.checker.checker_mesh import KEY, checking, eventually, world
+from tests.support.checker.checker_mesh import KEY, checking, world
 from tests.support.checker.scripted_producer import SECRET, Behaviour, ScriptedProducer, answers, hangs, says
+from tests.support.loops import eventually
 
 pytestmark = pytest.mark.anyio
 
@@ -33,7 +34,7 @@ async def test_a_verdict_ends_the_transaction_by_check_under_its_claim() -> None
             assert (first.state, first.ends) == ("committed", [(COMMIT, BY_CHECK, 1)])
             assert (second.state, second.ends) == ("rolled-back", [(ROLLBACK, BY_CHECK, 2)])
             assert broker.asked[RequestCode.REPORT_CHECKS] == 0
-            assert (checker.desk.held, checker.desk.held_bytes) == (0, 0)
+            assert (checker.dispatcher.held, checker.dispatcher.held_bytes) == (0, 0)
 
 
 async def test_the_question_names_transaction_group_attempt_and_messages() -> None:
@@ -155,21 +156,22 @@ async def test_an_idle_checker_holds_one_poll_and_asks_nothing_else() -> None:
 
 
 async def test_no_more_is_claimed_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A broker group that takes no results: what it has handed out stays at the desk, and when that is half full no more is claimed."""
+    """A broker group that takes no results: what it has handed out stays at the dispatcher, and when that is half full no more is claimed."""
     monkeypatch.setattr(results, "PAUSE_LONGEST_MS", 50)
     async with world(says("commit")) as (broker, producer):
         broker.script(RequestCode.END_TRANSACTIONS, *[Overloaded(what="entries")] * 1_000)
         broker.begin_many("pg0", 300)
         async with checking(broker, held_max=128) as checker:
-            await eventually(lambda: checker.desk.held > 64, "the desk is half full")
+            await eventually(lambda: checker.dispatcher.held > 64, "the dispatcher is half full")
             await eventually(
-                lambda: checker.desk.under_way == 0 and len(producer.asked) == checker.desk.held, "all calls"
+                lambda: checker.dispatcher.under_way == 0 and len(producer.asked) == checker.dispatcher.held,
+                "all calls",
             )
             claims = len(broker.claim_heads)
             tries = broker.asked[RequestCode.END_TRANSACTIONS]
             await eventually(lambda: broker.asked[RequestCode.END_TRANSACTIONS] > tries + 3, "some more tries")
             assert len(broker.claim_heads) == claims
-            assert checker.desk.held <= 64 + 128 // 32
+            assert checker.dispatcher.held <= 64 + 128 // 32
             assert {head["max"] for head in broker.claim_heads} == {128 // 32}
 
 

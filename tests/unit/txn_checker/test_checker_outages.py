@@ -17,8 +17,9 @@ from tern_wire.link.requests import RequestCode
 from tern_wire.transactions import BY_CHECK, COMMIT
 from tests.support.broker.contents import replicate
 from tests.support.checker.checked_broker import CheckedBroker
-from tests.support.checker.checker_mesh import KEY, checking, eventually, hanging, world
+from tests.support.checker.checker_mesh import KEY, checking, hanging, world
 from tests.support.checker.scripted_producer import Asked, hangs, says
+from tests.support.loops import eventually
 
 pytestmark = pytest.mark.anyio
 
@@ -117,7 +118,7 @@ async def test_a_result_whose_claim_is_over_is_given_up(monkeypatch: pytest.Monk
         broker.begin("pg0")
         async with checking(broker, claim_ms=700) as checker:
             await eventually(lambda: checker.counters.settled["claim-over"] >= 1, "the result is given up")
-            await eventually(lambda: checker.desk.held <= 1, "no more than the claim that came after it is held")
+            await eventually(lambda: checker.dispatcher.held <= 1, "no more than the claim that came after it is held")
 
 
 async def test_a_claim_that_is_refused_is_made_again_after_a_pause() -> None:
@@ -184,7 +185,7 @@ async def test_an_unexpected_failure_of_a_call_costs_one_check_and_no_more(caplo
         one = broker.begin("pg0")
         async with checking(broker, ask=fails) as checker:
             await eventually(lambda: one.checks, "a report")
-            await eventually(lambda: checker.desk.under_way == 0, "a free place")
+            await eventually(lambda: checker.dispatcher.under_way == 0, "a free place")
         assert one.checks[0][2] == "checker-failed"
         assert "a bug" in caplog.text
 
@@ -203,7 +204,9 @@ async def test_a_stop_lets_what_is_under_way_end_and_begins_nothing() -> None:
         stopping: list[bool] = []
         producer.behaviour = soon
         async with checking(broker) as checker:
-            await eventually(lambda: checker.desk.under_way == 4 and checker.desk.waiting == 2, "four calls")
+            await eventually(
+                lambda: checker.dispatcher.under_way == 4 and checker.dispatcher.waiting == 2, "four calls"
+            )
             ending = asyncio.create_task(checker.stop())
             await eventually(lambda: not checker.readiness()[0], "it is not ready any more")
             stopping.append(True)

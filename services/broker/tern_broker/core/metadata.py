@@ -12,7 +12,7 @@ from typing import Any
 from tern_broker.core.applied import Applied, Handler, read_map
 from tern_broker.core.delivery.fifo import change_order
 from tern_broker.core.delivery.leasing import Leasing
-from tern_broker.core.describing import group_settings, topic_settings
+from tern_broker.core.descriptions import group_settings, topic_settings
 from tern_broker.core.sending.placing import Placing
 from tern_broker.core.topics import Group, Names, Topic
 from tern_broker.core.windows import rows_of, windows_of

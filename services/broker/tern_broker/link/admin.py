@@ -3,7 +3,7 @@
 import msgspec
 
 from tern_broker.config import BrokerConfig
-from tern_broker.core.describing import describe_group, describe_topic, list_groups
+from tern_broker.core.descriptions import describe_group, describe_topic, list_groups
 from tern_broker.engine import Engine
 from tern_broker.link.requests import Handler, Requests, handler
 from tern_broker.upkeep.namespace_shares import NamespaceShares

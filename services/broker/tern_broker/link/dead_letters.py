@@ -19,9 +19,9 @@ from tern_broker.engine import Engine
 from tern_broker.link.requests import Handler, Requests, handler
 from tern_broker.proposer import Proposal
 from tern_broker.reading.dead_letter_reader import DeadLetterReader, Letter
-from tern_broker.upkeep.burier import Burier
+from tern_broker.upkeep.dead_letter_mover import DeadLetterMover
 from tern_broker.upkeep.redriver import Redriver
-from tern_broker.waiting.telling import tell
+from tern_broker.waiting.completion import tell
 from tern_remoting import Link
 from tern_wire.dead_letters import Selection
 from tern_wire.errors import TaskNotFound, TernError
@@ -54,7 +54,7 @@ class DeadLetterRequests(Requests):
         super().__init__(config, engine)
         host = host_bytes(config.listen, config.link_port)
         self._reader = DeadLetterReader(engine.store, lambda: engine.state, host=host)
-        burier = Burier(
+        mover = DeadLetterMover(
             engine.proposer,
             self._reader,
             state=lambda: engine.state,
@@ -62,8 +62,8 @@ class DeadLetterRequests(Requests):
             monotonic=monotonic,
         )
         redriver = Redriver(engine.proposer, self._reader, state=lambda: engine.state, monotonic=monotonic)
-        engine.on_lead += [burier.step, redriver.step]
-        engine.on_applied.append(burier.applied)
+        engine.on_lead += [mover.step, redriver.step]
+        engine.on_applied.append(mover.applied)
 
     def handlers(self) -> list[Handler]:
         """Return the handlers of this subject."""

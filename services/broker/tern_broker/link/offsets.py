@@ -9,7 +9,7 @@ from tern_broker.core.delivery.seeking import seek_moves
 from tern_broker.core.topics import Topic
 from tern_broker.link.requests import Handler, Requests, handler
 from tern_remoting import Link
-from tern_store.kept_times import offset_at
+from tern_store.visibility_times import offset_at
 from tern_wire.limits import QUEUES_PER_TOPIC_MAX
 from tern_wire.link.commands import CommandKind
 from tern_wire.link.consumer_offsets import GroupMoved, GroupOffsets, ListGroupOffsets, SeekGroup, SeekMove, SeekTo

@@ -13,7 +13,7 @@ from tern_broker.link.requests import Handler, Requests, handler
 from tern_broker.reading.queries import FoundRecord, KeyQuery, filled_in, find_position
 from tern_remoting import Link
 from tern_store.index.key_index import Place
-from tern_store.kept_times import visible_at
+from tern_store.visibility_times import visible_at
 from tern_wire.limits import RECEIVE_SIZE_MAX_BYTES
 from tern_wire.link.queries import FindMessages, FoundMessages, TracedGroup, TracedMessage, TraceMessage
 from tern_wire.link.requests import RequestCode

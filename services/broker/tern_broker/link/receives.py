@@ -18,10 +18,10 @@ from tern_broker.link.answer_sizes import AnswerSizes
 from tern_broker.link.repeated_receives import RepeatedReceives
 from tern_broker.link.requests import Handler, Requests, bounded, flow_of, handler, kept_to
 from tern_broker.proposer import Proposal
-from tern_broker.waiting.filter_looks import compiled, compiled_text, look_with
+from tern_broker.waiting.filter_scan import compiled, compiled_text, look_with
 from tern_broker.waiting.waiters import Waiters
 from tern_remoting import Link, problem_of
-from tern_store.kept_times import offset_at
+from tern_store.visibility_times import offset_at
 from tern_wire.errors import BroadcastGroup, LinkBodyMalformed, SubscriptionConflict, TernError
 from tern_wire.filters import Filter
 from tern_wire.limits import INVISIBLE_MAX_MS

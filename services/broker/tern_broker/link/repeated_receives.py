@@ -1,9 +1,9 @@
 """Receives that are repeated with their attempt id: same messages, same handles, as long as their
 leases last.
 
-The leases of a receive are in the replicated state (core/delivery/replays.py), so any later leader
-can return them. This file adds the leader's part: while a receive is in progress, a repeat waits
-for its end instead of getting other messages.
+The leases of a receive are in the replicated state (core/delivery/repeated_receives.py), so any
+later leader can return them. This file adds the leader's part: while a receive is in progress, a
+repeat waits for its end instead of getting other messages.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ import numpy as np
 from tern_broker.core.delivery.lease import Lease
 from tern_broker.core.topics import Group, Topic
 from tern_broker.engine import Engine
-from tern_broker.waiting.telling import tell
+from tern_broker.waiting.completion import tell
 from tern_wire.errors import TernError
 from tern_wire.link.heads import head_parts
 from tern_wire.link.receives import Leased, LeasedRun

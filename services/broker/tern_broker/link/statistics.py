@@ -14,7 +14,7 @@ from tern_broker.core.topics import Group, Topic
 from tern_broker.link.requests import Handler, Requests, handler
 from tern_broker.reading.statistics import WINDOW_S
 from tern_remoting import Link
-from tern_store.kept_times import offset_at, visible_at
+from tern_store.visibility_times import offset_at, visible_at
 from tern_wire.link.requests import RequestCode
 from tern_wire.link.statistics import (
     FlowNumbers,

@@ -56,7 +56,7 @@ class Heartbeat:
     """Owner: the HTTP loop. *describe* requests the current registration from the core."""
 
     def __init__(self, config: BrokerConfig, describe: Describe, tls: ssl.SSLContext | None = None) -> None:
-        self._tellers = [_Teller(config, url, describe, tls) for url in config.namesrv]
+        self._tellers = [_Registration(config, url, describe, tls) for url in config.namesrv]
 
     def changed(self) -> None:
         """Register now: role, term or topics have changed."""
@@ -68,7 +68,7 @@ class Heartbeat:
         await asyncio.gather(*(teller.run(stop) for teller in self._tellers))
 
 
-class _Teller:
+class _Registration:
     """One name server and the registration that it has. Owner of its state: its own `run`."""
 
     def __init__(self, config: BrokerConfig, url: str, describe: Describe, tls: ssl.SSLContext | None) -> None:

@@ -19,7 +19,7 @@ from tern_raft import EXIT_BROKEN
 
 if TYPE_CHECKING:
     from tern_broker.node.heartbeat import Described
-    from tern_broker.routes import RebuildDoor
+    from tern_broker.routes import RebuildRoutes
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -116,14 +116,14 @@ class HttpLoop:
             log.critical("the HTTP loop failed; the process ends", exc_info=True)
             os._exit(EXIT_BROKEN)
 
-    def _rebuild_door(self) -> "RebuildDoor | None":
-        from tern_broker.routes import RebuildDoor  # noqa: PLC0415 (as in _work)
+    def _rebuild_door(self) -> "RebuildRoutes | None":
+        from tern_broker.routes import RebuildRoutes  # noqa: PLC0415 (as in _work)
 
         offer = self._rebuild
         if offer is None:
             return None
         ask = lambda: self._ask(offer.manifest)  # noqa: E731 (one line for one thought)
-        return RebuildDoor(self._config, key=offer.key, ask_manifest=ask, read=offer.read)
+        return RebuildRoutes(self._config, key=offer.key, ask_manifest=ask, read=offer.read)
 
     def _ask(self, question: Callable[[], T]) -> "asyncio.Future[T]":
         """Run *question* in the core loop; return a future of this loop."""

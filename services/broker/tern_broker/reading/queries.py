@@ -15,7 +15,7 @@ import numpy as np
 from tern_broker.core.topics import Topic
 from tern_store import Store
 from tern_store.index.key_index import Place
-from tern_store.kept_times import offset_at
+from tern_store.visibility_times import offset_at
 from tern_wire.limits import QUERY_STEPS_MAX
 from tern_wire.records.layout import SIZE
 from tern_wire.records.properties import DELIVER_MS, KEYS, MESSAGE_ID, TRANSACTIONAL

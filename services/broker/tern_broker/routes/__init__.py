@@ -2,7 +2,7 @@
 carry no messages; proxies use the link.
 """
 
-from tern_broker.routes.rebuild import RebuildDoor
+from tern_broker.routes.rebuild import RebuildRoutes
 from tern_broker.routes.status import AskChoose, AskPassOver, AskTransfer, status_routes
 
-__all__ = ["AskChoose", "AskPassOver", "AskTransfer", "RebuildDoor", "status_routes"]
+__all__ = ["AskChoose", "AskPassOver", "AskTransfer", "RebuildRoutes", "status_routes"]

@@ -34,7 +34,7 @@ from tern_wire.principals.peer_proof import PeerProofs
 AskManifest = Callable[[], "asyncio.Future[dict[str, Any]]"]
 
 
-class RebuildDoor:
+class RebuildRoutes:
     """The two routes and their counters. Owner: the HTTP loop."""
 
     def __init__(

@@ -23,8 +23,7 @@ from tern_broker.core.machine import StateMachine
 from tern_broker.core.unread import Holder, Spared, holder_of, spare_unread
 from tern_broker.proposer import Proposal, Proposer
 from tern_store import Store
-from tern_store.kept_times import offset_at
-from tern_store.needed import Needed, find_needed
+from tern_store.needed_records import Needed, find_needed
 from tern_store.retention import (
     COPY_RATE_BYTES_PER_S,
     NEEDED_SHARE_MAX,
@@ -38,6 +37,7 @@ from tern_store.retention import (
     pressure,
 )
 from tern_store.unread import UnreadScan
+from tern_store.visibility_times import offset_at
 from tern_wire.errors import TernError
 from tern_wire.limits import GROUP_COMMIT_SIZE_MAX_BYTES
 from tern_wire.link.codec import encode_msgpack

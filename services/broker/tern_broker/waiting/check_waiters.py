@@ -8,8 +8,8 @@ there are checks, oldest first.
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from tern_broker.waiting.completion import wake
 from tern_broker.waiting.deadlines import Deadlines
-from tern_broker.waiting.telling import wake
 from tern_wire.errors import Overloaded, TernError
 from tern_wire.limits import PARKED_POLLS_MAX
 

@@ -16,8 +16,8 @@ from typing import Protocol
 import numpy as np
 
 from tern_broker.core.applied import Applied
+from tern_broker.waiting.completion import tell
 from tern_broker.waiting.deadlines import Deadlines
-from tern_broker.waiting.telling import tell
 from tern_wire.errors import Overloaded, TernError
 from tern_wire.limits import PARKED_POLLS_MAX
 

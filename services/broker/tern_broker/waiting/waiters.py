@@ -13,7 +13,7 @@ from itertools import count
 
 from tern_broker.core.applied import Applied
 from tern_broker.core.machine import StateMachine
-from tern_broker.waiting.telling import tell, wake
+from tern_broker.waiting.completion import tell, wake
 from tern_wire.errors import Overloaded, TernError, TopicNotFound
 from tern_wire.limits import PARKED_POLLS_MAX
 

@@ -1,6 +1,4 @@
-"""Lists page by page, filtered by the principal's rights, and confirmed deletions: their parameters
-and logic.
-"""
+"""Lists page by page, filtered by the principal's rights: their parameters and logic."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -8,11 +6,8 @@ from typing import Any
 
 from tern_proxy.access.authorization import Admission
 from tern_proxy.core.listing import LISTED_DEFAULT, PATTERN_LENGTH_MAX, Page, take_page, write_cursor
-from tern_proxy.routes.call import Call
 from tern_proxy.routes.route import MOMENT, Schema, in_header, in_query, number
-from tern_wire.errors import ConfirmationNeeded
 from tern_wire.limits import LISTED_MAX
-from tern_wire.names import own_name
 
 # A row of a list, from broker groups.
 Row = Any
@@ -45,18 +40,6 @@ def sorted_by(*names: str) -> Schema:
 
 CURSOR = continued()
 LIST = (LIMIT, CURSOR, PATTERN)
-
-
-def confirm_with(what: str) -> Schema:
-    """Return the parameter `confirm` of a deletion."""
-    return in_query("confirm", {"type": "string"}, f"The {what}'s name again.", required=True)
-
-
-def confirm(call: Call, what: str, name: str, loss: str) -> None:
-    """Raise ConfirmationNeeded unless the query repeats the name of the object to be deleted."""
-    # In the client's form: the name without its namespace.
-    if call.query.get("confirm") != own_name(name):
-        raise ConfirmationNeeded(what=what, name=name, loss=loss)
 
 
 async def take_visible(page: Page, ask: Ask, admission: Admission, kind: str) -> tuple[list[tuple[str, Row]], str]:

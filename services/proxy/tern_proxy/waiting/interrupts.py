@@ -1,6 +1,6 @@
 """Interrupts of waits: a client that disconnects, and rights that are lost. One object for both.
 
-Law: every wait takes an `Interrupt`, as the types of `ParkingLot` and `CheckDesk` require, and
+Law: every wait takes an `Interrupt`, as the types of `ParkedPolls` and `CheckPolls` require, and
 calls `check` after its last await and before it hands anything over. `done` is true from the moment
 at which the loss of rights is known, not a turn of the loop later.
 """

@@ -24,7 +24,7 @@ from starlette.types import Message, Receive, Scope, Send
 from tern_proxy.access.authentication import Authenticator, Principals, Session, address_of
 from tern_proxy.access.authorization import Admission
 from tern_service.clock import Clock
-from tern_service.crowd import AT_A_TIME
+from tern_service.connection_table import AT_A_TIME
 from tern_wire.errors import ShareExceeded, TernError, Unauthenticated
 from tern_wire.limits import BODY_DEADLINE_MS, REQUESTS_MAX, WAIT_MAX_MS
 from tern_wire.limits_requests import CALM_SHARE, SHARE_OF_FREE
@@ -152,9 +152,9 @@ class OpenRequests:
 
     def require_place(self, principal: str) -> None:
         """Raise ShareExceeded when *principal* uses its share of the places (as in
-        tern_service/rooms.py).
+        tern_service/request_memory.py).
 
-        A request that may wait for messages counts as waiting; ParkingLot bounds those of one
+        A request that may wait for messages counts as waiting; ParkedPolls bounds those of one
         principal.
         """
         if len(self._open) < self._places // CALM_SHARE:

@@ -31,20 +31,20 @@ PAUSE_S = 0.05
 class ParkedPoll:
     """One parked poll.
 
-    It may wait at several broker groups, in one bay each; the first to wake it wins.
+    It may wait at several broker groups, in one poll_queue each; the first to wake it wins.
     """
 
     __slots__ = ("future", "gone", "until")
 
     def __init__(self, until: float, gone: Interrupt) -> None:
-        # The bay that woke it; None at its deadline, at a disconnect and when the proxy stops.
-        self.future: asyncio.Future[Bay | None] = asyncio.get_running_loop().create_future()
+        # Who woke it; None at its deadline, at a disconnect and when the proxy stops.
+        self.future: asyncio.Future[PollQueue | None] = asyncio.get_running_loop().create_future()
         self.until, self.gone = until, gone
 
-    def end(self, bay: "Bay | None" = None) -> None:
+    def end(self, poll_queue: "PollQueue | None" = None) -> None:
         """Wake the poll, once."""
         if not self.future.done():
-            self.future.set_result(bay)
+            self.future.set_result(poll_queue)
 
     def interrupt(self, _: object) -> None:
         """Wake the poll because its client is gone or has lost its rights."""
@@ -56,7 +56,7 @@ class ParkedPoll:
             self.future.set_exception(error)
 
 
-class Bay:
+class PollQueue:
     """Polls of one topic and group that wait for one broker group."""
 
     __slots__ = ("_group", "_on_idle", "_receiving", "_task", "_topic", "link", "polls")
@@ -79,7 +79,7 @@ class Bay:
         self._ask()
 
     def leave(self, poll: ParkedPoll) -> None:
-        """Remove *poll*. A poll that was woken is no longer in the bay."""
+        """Remove *poll*. A poll that was woken is no longer in the queue."""
         self.polls.pop(poll, None)
         self._rest()
 
@@ -141,7 +141,7 @@ class Bay:
                 count -= 1
 
 
-class ParkingLot:
+class ParkedPolls:
     """All parked polls of this proxy."""
 
     def __init__(
@@ -150,7 +150,7 @@ class ParkingLot:
         self._polls_max, self._polls_per_principal_max = polls_max, polls_per_principal_max
         # Requests that wait, or may wait, by owner; bounded by the number of connections.
         self._by_owner: dict[str, int] = {}
-        self._bays: dict[tuple[str, str, str], Bay] = {}
+        self._poll_queues: dict[tuple[str, str, str], PollQueue] = {}
         self._parked: set[ParkedPoll] = set()
         self._is_closed = False
 
@@ -198,20 +198,20 @@ class ParkingLot:
         *,
         gone: Interrupt,
         again: bool,
-    ) -> Bay | None:
-        """Return the bay that woke this poll, or None: deadline *until* (loop time), *gone*, or the
-        proxy stops.
+    ) -> PollQueue | None:
+        """Return the queue of polls that woke this one, or None: deadline *until* (loop time), *gone*,
+        or the proxy stops.
 
-        The caller receives and then calls the bay's `received` in every case.
+        The caller receives and then calls that queue's `received` in every case.
         """
         loop = asyncio.get_running_loop()
         if self._is_closed:
             return None
         poll = self.enter(until, gone)
-        bays = [self._bay(link, topic, group) for link in links]
+        poll_queues = [self._poll_queue(link, topic, group) for link in links]
         timer = loop.call_at(until, poll.end)
-        for bay in bays:
-            bay.park(poll, first=again)
+        for poll_queue in poll_queues:
+            poll_queue.park(poll, first=again)
         try:
             return await poll.future
         except asyncio.CancelledError:
@@ -223,8 +223,8 @@ class ParkingLot:
         finally:
             timer.cancel()
             self.leave(poll)
-            for bay in bays:
-                bay.leave(poll)
+            for poll_queue in poll_queues:
+                poll_queue.leave(poll)
 
     def enter(self, until: float, gone: Interrupt) -> ParkedPoll:
         """Register a poll that waits elsewhere, such as a pull at its queue's broker.
@@ -243,22 +243,22 @@ class ParkingLot:
         poll.gone.call_no_more(poll.interrupt)
         self._parked.discard(poll)
 
-    def _bay(self, link: GroupLink, topic: str, group: str) -> Bay:
+    def _poll_queue(self, link: GroupLink, topic: str, group: str) -> PollQueue:
         key = (link.broker_group, topic, group)
-        bay = self._bays.get(key)
-        if bay is None:
+        poll_queue = self._poll_queues.get(key)
+        if poll_queue is None:
 
             def forget() -> None:
-                if self._bays.get(key) is bay:
-                    del self._bays[key]
+                if self._poll_queues.get(key) is poll_queue:
+                    del self._poll_queues[key]
 
-            bay = self._bays[key] = Bay(link, topic, group, forget)
-        return bay
+            poll_queue = self._poll_queues[key] = PollQueue(link, topic, group, forget)
+        return poll_queue
 
     def close(self) -> None:
         """End all polls without messages, present and future ones."""
         self._is_closed = True
         for poll in list(self._parked):
             poll.end()
-        for bay in list(self._bays.values()):
-            bay.close()
+        for poll_queue in list(self._poll_queues.values()):
+            poll_queue.close()

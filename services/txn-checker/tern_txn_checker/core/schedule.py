@@ -119,7 +119,7 @@ GivenBack = tuple[Check, str]
 
 
 class Schedule:
-    """All checks that wait or are under way. Only the Desk that owns it mutates it."""
+    """All checks that wait or are under way. Only the Dispatcher that owns it mutates it."""
 
     def __init__(self, *, calls_max: int, per_host_max: int, waiting_max: int) -> None:
         self._calls_max, self._per_host_max, self._waiting_max = calls_max, per_host_max, waiting_max
@@ -201,8 +201,8 @@ class Schedule:
     def look(self, now_ms: int) -> list[GivenBack]:
         """Give back late checks, and give turns to hosts whose circuit may be probed now.
 
-        The Desk calls this periodically while checks wait. Hosts that were not used for long are
-        forgotten.
+        The Dispatcher calls this periodically while checks wait. Hosts that were not used for long
+        are forgotten.
         """
         given_back: list[GivenBack] = []
         for host in list(self._hosts.values()):

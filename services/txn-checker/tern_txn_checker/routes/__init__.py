@@ -1,6 +1,6 @@
 """The checker's own route: its status, for people. Health and metrics are tern_service's."""
 
-from tern_service.plain import Route, json_answer
+from tern_service.plain_app import Route, json_answer
 from tern_txn_checker.checker import Checker
 from tern_wire.paths import CHECKER_PATH
 

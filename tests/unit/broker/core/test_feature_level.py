@@ -8,7 +8,7 @@ from tern_broker.core import saving
 from tern_broker.core.feature_level import LEVEL_MAX
 from tern_broker.core.machine import StateMachine
 from tern_broker.start_checks import require_new_enough
-from tern_broker.upkeep.raiser import Raiser
+from tern_broker.upkeep.feature_level_upgrade import FeatureLevelUpgrade
 from tern_store import StoreError
 from tern_wire.errors import LinkBodyMalformed
 from tern_wire.link.codec import encode_msgpack
@@ -26,7 +26,7 @@ def apply(state: StateMachine, *levels: object, version: int = GENESIS_VERSION) 
 
 @dataclass
 class Group:
-    """A raft as the raiser sees it; a proposal is applied when `commit` is called."""
+    """A raft as the upgrade sees it; a proposal is applied when `commit` is called."""
 
     is_serving: bool = True
     is_yielding: bool = False
@@ -37,7 +37,7 @@ class Group:
     is_full: bool = False
 
     def __post_init__(self) -> None:
-        self.raiser = Raiser(
+        self.level_upgrade = FeatureLevelUpgrade(
             self, level=lambda: self.state.feature_level.level, now_ms=lambda: 5, propose=self._propose
         )
 
@@ -86,23 +86,23 @@ def test_the_level_is_saved() -> None:
 def test_the_leader_raises_once_when_all_members_know_more() -> None:
     """Not while it does not serve, hands over, or has asked already; again, if there is more to know later."""
     group = Group(is_serving=False, common_version=2)
-    group.raiser.step()
+    group.level_upgrade.step()
     group.is_serving, group.is_yielding = True, True
-    group.raiser.step()
+    group.level_upgrade.step()
     group.is_yielding = False
     for unknown in (0, 1):
         group.common_version = unknown
-        group.raiser.step()
+        group.level_upgrade.step()
     assert group.proposed == []
     group.common_version = 2
-    group.raiser.step()
-    group.raiser.step()
+    group.level_upgrade.step()
+    group.level_upgrade.step()
     assert len(group.proposed) == 1
     group.commit()
-    group.raiser.step()
+    group.level_upgrade.step()
     assert (group.state.feature_level.level, len(group.proposed)) == (2, 1)
     group.common_version = 3
-    group.raiser.step()
+    group.level_upgrade.step()
     group.commit()
     assert (group.state.feature_level.level, len(group.proposed)) == (3, 2)
 
@@ -110,11 +110,11 @@ def test_the_leader_raises_once_when_all_members_know_more() -> None:
 def test_what_was_asked_for_and_lost_is_asked_for_again() -> None:
     """Another leader's entry came in its place; or the disk had no room."""
     group = Group(common_version=2, is_full=True)
-    group.raiser.step()
+    group.level_upgrade.step()
     group.is_full = False
-    group.raiser.step()
+    group.level_upgrade.step()
     group.applied_index += 1  # somebody else's entry
-    group.raiser.step()
+    group.level_upgrade.step()
     assert len(group.proposed) == 2
 
 
@@ -139,14 +139,14 @@ def test_a_saved_state_that_is_no_state_of_ours_is_not_known() -> None:
 def test_a_raise_that_was_lost_with_its_leader_is_asked_for_again() -> None:
     """Whatever is behind it in the log: an idle group never comes to the place where it was written."""
     group = Group(common_version=2)
-    group.raiser.step()
-    group.raiser.step()
+    group.level_upgrade.step()
+    group.level_upgrade.step()
     assert len(group.proposed) == 1
     group.is_serving = False
-    group.raiser.step()
+    group.level_upgrade.step()
     group.is_serving = True
-    group.raiser.step()
+    group.level_upgrade.step()
     assert len(group.proposed) == 2
     group.commit()
-    group.raiser.step()
+    group.level_upgrade.step()
     assert (group.state.feature_level.level, len(group.proposed)) == (2, 2)

@@ -9,7 +9,7 @@ import pytest
 
 from tern_broker.config import BrokerConfig
 from tern_broker.core import hosted
-from tern_broker.core.describing import list_groups
+from tern_broker.core.descriptions import list_groups
 from tern_broker.core.hosted import dead_groups, hosted_page
 from tern_broker.engine import Engine
 from tern_broker.link.hosted import HostedRequests

@@ -9,9 +9,9 @@ from tern_broker.core.delivery.delivery import Delivery
 from tern_broker.core.delivery.fifo import FifoDelivery
 from tern_broker.core.unread import Holder, held_by
 from tern_store import unread
-from tern_store.kept_times import offset_at, visible_at
 from tern_store.retention import DiskUse, RetentionRules
 from tern_store.unread import UnreadScan
+from tern_store.visibility_times import offset_at, visible_at
 from tern_wire.errors import DiskFull, error_from
 from tern_wire.link.codec import encode_msgpack
 from tern_wire.link.commands import CommandKind

@@ -15,17 +15,17 @@ from tern_wire.limits import (
     SEND_QUEUE_SIZE_FREE_BYTES,
 )
 from tern_wire.link.commands import CommandKind
-from tests.support.broker.proposer_desk import Desk
+from tests.support.broker.manual_proposer import ManualProposer
 
 MUCH = SEND_QUEUE_REQUESTS_FREE + 1
 
 
-def in_flight() -> Desk:
-    """A desk with one entry under way, behind which everything waits."""
-    desk = Desk()
-    desk.send()
-    desk.turn()
-    return desk
+def in_flight() -> ManualProposer:
+    """A manual with one entry under way, behind which everything waits."""
+    manual = ManualProposer()
+    manual.send()
+    manual.turn()
+    return manual
 
 
 @pytest.mark.parametrize(
@@ -33,83 +33,83 @@ def in_flight() -> Desk:
 )
 def test_a_send_behind_too_much_that_is_too_old_is_refused_and_all_others_are_not(count: int, size_bytes: int) -> None:
     """`overloaded` names the budget; settles, receives and administration wait with the rest; what waited is stored."""
-    desk = in_flight()
+    manual = in_flight()
     for _ in range(count):
-        desk.send(size_bytes)
-    desk.mono_ms += SEND_QUEUE_AGE_MAX_MS + 1
-    assert desk.answers == []
-    desk.send()
-    (refused,) = desk.answers
+        manual.send(size_bytes)
+    manual.mono_ms += SEND_QUEUE_AGE_MAX_MS + 1
+    assert manual.answers == []
+    manual.send()
+    (refused,) = manual.answers
     assert isinstance(refused, Overloaded)
     assert refused.fields["what"] == "the time that sends wait in broker group 'broker-a'"
-    assert desk.proposer.refused == {refused.fields["what"]: 1}
-    desk.other(CommandKind.SETTLE)
-    desk.other(CommandKind.CREATE_TOPIC)
-    desk.receive()
-    assert (len(desk.answers), desk.proposer.waiting) == (1, count + 3)
-    desk.answers.clear()
-    while len(desk.answers) < count + 4:
-        desk.commit()
-        desk.turn()
-    stored = [answer for answer in desk.answers if isinstance(answer, np.ndarray)]
+    assert manual.proposer.refused == {refused.fields["what"]: 1}
+    manual.other(CommandKind.SETTLE)
+    manual.other(CommandKind.CREATE_TOPIC)
+    manual.receive()
+    assert (len(manual.answers), manual.proposer.waiting) == (1, count + 3)
+    manual.answers.clear()
+    while len(manual.answers) < count + 4:
+        manual.commit()
+        manual.turn()
+    stored = [answer for answer in manual.answers if isinstance(answer, np.ndarray)]
     assert [int(answer["offset"][0]) for answer in stored] == list(range(count + 1))
 
 
 def test_a_slow_disk_alone_refuses_no_trickle() -> None:
     """One fdatasync of a minute: everything that came meanwhile goes as one entry, and is stored."""
-    desk = in_flight()
+    manual = in_flight()
     for _ in range(60):
-        desk.mono_ms += 1_000
-        desk.send()
-    desk.commit()
-    desk.turn()
-    desk.commit()
-    assert len(desk.proposed) == 2
-    assert [int(answer["offset"][0]) for answer in desk.answers] == list(range(61))
+        manual.mono_ms += 1_000
+        manual.send()
+    manual.commit()
+    manual.turn()
+    manual.commit()
+    assert len(manual.proposed) == 2
+    assert [int(answer["offset"][0]) for answer in manual.answers] == list(range(61))
 
 
 def test_a_burst_alone_refuses_nothing() -> None:
     """Much that is young: it is gone before it is old."""
-    desk = in_flight()
+    manual = in_flight()
     for _ in range(4 * MUCH):
-        desk.send()
-    desk.mono_ms += SEND_QUEUE_AGE_MAX_MS
-    desk.send()
-    assert desk.answers == []
+        manual.send()
+    manual.mono_ms += SEND_QUEUE_AGE_MAX_MS
+    manual.send()
+    assert manual.answers == []
 
 
 def test_sends_are_taken_again_when_the_old_ones_have_their_entry() -> None:
     """Also while followers are waited for, nothing but newcomers is refused."""
-    desk = Desk()
-    desk.keep_up = False
+    manual = ManualProposer()
+    manual.keep_up = False
     for _ in range(MUCH):
-        desk.send()
-    desk.turn()
-    desk.mono_ms += SEND_QUEUE_AGE_MAX_MS + 1
-    desk.send()
-    assert [type(answer) for answer in desk.answers] == [Overloaded]
-    desk.keep_up = True
-    desk.proposer.resume()
-    desk.turn()
-    desk.send()
-    assert [type(answer) for answer in desk.answers] == [Overloaded]
-    desk.commit()
-    desk.turn()
-    desk.commit()
-    assert [type(answer) for answer in desk.answers[1:]] == [np.ndarray] * (MUCH + 1)
+        manual.send()
+    manual.turn()
+    manual.mono_ms += SEND_QUEUE_AGE_MAX_MS + 1
+    manual.send()
+    assert [type(answer) for answer in manual.answers] == [Overloaded]
+    manual.keep_up = True
+    manual.proposer.resume()
+    manual.turn()
+    manual.send()
+    assert [type(answer) for answer in manual.answers] == [Overloaded]
+    manual.commit()
+    manual.turn()
+    manual.commit()
+    assert [type(answer) for answer in manual.answers[1:]] == [np.ndarray] * (MUCH + 1)
 
 
 def test_what_waits_is_bounded_for_every_kind() -> None:
     """In number and in bytes; each names what is used up."""
-    desk = in_flight()
+    manual = in_flight()
     for _ in range(PROPOSALS_MAX):
-        desk.other()
-    desk.other()
-    assert [answer.fields["what"] for answer in desk.answers] == ["requests that wait in broker group 'broker-a'"]
-    desk = in_flight()
-    desk.send(PROPOSALS_SIZE_MAX_BYTES + 1)
-    desk.other()
-    assert [answer.fields["what"] for answer in desk.answers] == [
+        manual.other()
+    manual.other()
+    assert [answer.fields["what"] for answer in manual.answers] == ["requests that wait in broker group 'broker-a'"]
+    manual = in_flight()
+    manual.send(PROPOSALS_SIZE_MAX_BYTES + 1)
+    manual.other()
+    assert [answer.fields["what"] for answer in manual.answers] == [
         "bytes of requests that wait in broker group 'broker-a'"
     ]
 
@@ -117,27 +117,27 @@ def test_what_waits_is_bounded_for_every_kind() -> None:
 def test_a_consumer_that_never_settles_slows_no_producer(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its leases are full and it asks on and on: it is told so, and every send goes with the next entry."""
     monkeypatch.setattr(picking, "LEASED_PER_QUEUE_MAX", 3)
-    desk = Desk()
+    manual = ManualProposer()
     refusals: list[object] = []
     request = ReceiveRequest(
-        group=desk.log.state.names.groups["g"],
-        topic=desk.log.state.names.topics["t"],
+        group=manual.log.state.names.groups["g"],
+        topic=manual.log.state.names.topics["t"],
         messages_max=10,
         size_max_bytes=1 << 20,
         invisible_ms=60_000,
         first_queue=0,
     )
     for number in range(50):
-        desk.send()
+        manual.send()
         for _ in range(20):
-            desk.proposer.submit(
+            manual.proposer.submit(
                 Proposal(CommandKind.LEASE, 64, lambda verdict, _: refusals.append(verdict), receive=request)
             )
-        desk.send()
-        desk.mono_ms += SEND_QUEUE_AGE_MAX_MS + 1
-        desk.turn()
-        desk.commit()
-        assert len(desk.answers) == 2 * number + 2
-    assert all(isinstance(answer, np.ndarray) for answer in desk.answers)
+        manual.send()
+        manual.mono_ms += SEND_QUEUE_AGE_MAX_MS + 1
+        manual.turn()
+        manual.commit()
+        assert len(manual.answers) == 2 * number + 2
+    assert all(isinstance(answer, np.ndarray) for answer in manual.answers)
     assert sum(isinstance(refusal, LimitReached) for refusal in refusals) > 900
-    assert (desk.proposer.refused, len(desk.proposed)) == ({}, 50)
+    assert (manual.proposer.refused, len(manual.proposed)) == ({}, 50)

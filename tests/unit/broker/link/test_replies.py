@@ -28,7 +28,7 @@ from tests.support.files.faulty_files import FaultyFiles
 TOPIC, SHOP = "dev_REPLY_TOPIC", "broker-a:shop-7"
 
 
-class Desk(RoomyLink):
+class ReplyBroker(RoomyLink):
     """The requests over a broker of one node; its clock and its turns move when the test says so."""
 
     def __init__(self) -> None:
@@ -105,43 +105,43 @@ class Desk(RoomyLink):
 
 def test_a_reply_that_is_stored_is_found_at_once_and_the_first_one_wins() -> None:
     """In whichever queue it lies; those of other clients and other requests, and what only looks like one, are passed over."""
-    desk = Desk()
-    desk.store(b"no reply", kind="request")
-    desk.store(b"another client's", to="broker-a:shop-8")
-    desk.store(b"another request's", "c2")
-    desk.store(b"first", queue=1)
-    desk.store(b"second")
-    desk.ask(1)
-    desk.ask(2, "c2")
-    desk.ask(3, "c2", to="broker-a:shop-8", wait_ms=0)
-    desk.run()
-    assert desk.answers == {1: b"first", 2: b"another request's", 3: None}
-    assert len(desk.requests.waiters) == 0
+    node = ReplyBroker()
+    node.store(b"no reply", kind="request")
+    node.store(b"another client's", to="broker-a:shop-8")
+    node.store(b"another request's", "c2")
+    node.store(b"first", queue=1)
+    node.store(b"second")
+    node.ask(1)
+    node.ask(2, "c2")
+    node.ask(3, "c2", to="broker-a:shop-8", wait_ms=0)
+    node.run()
+    assert node.answers == {1: b"first", 2: b"another request's", 3: None}
+    assert len(node.requests.waiters) == 0
 
 
 def test_a_parked_wait_is_woken_by_its_reply_and_by_no_other() -> None:
     """ "Aa" and "BB" have one hash: the record's own id decides, and who looked in vain goes on waiting."""
-    desk = Desk()
-    desk.ask(1, "Aa")
-    desk.ask(2, "BB")
-    desk.run()
-    desk.store(b"for BB", "BB")
-    desk.run()
-    assert desk.answers == {2: b"for BB"}
-    desk.store(b"another client's", "Aa", to="broker-a:shop-8")
-    desk.broker.send(TOPIC, (0, b"no reply at all"), tag="Aa")
-    desk.run()
-    assert len(desk.requests.waiters) == 1
-    desk.store(b"for Aa", "Aa")
-    desk.run()
-    assert desk.answers == {1: b"for Aa", 2: b"for BB"}
-    assert len(desk.requests.waiters) == 0
+    node = ReplyBroker()
+    node.ask(1, "Aa")
+    node.ask(2, "BB")
+    node.run()
+    node.store(b"for BB", "BB")
+    node.run()
+    assert node.answers == {2: b"for BB"}
+    node.store(b"another client's", "Aa", to="broker-a:shop-8")
+    node.broker.send(TOPIC, (0, b"no reply at all"), tag="Aa")
+    node.run()
+    assert len(node.requests.waiters) == 1
+    node.store(b"for Aa", "Aa")
+    node.run()
+    assert node.answers == {1: b"for Aa", 2: b"for BB"}
+    assert len(node.requests.waiters) == 0
 
 
 def test_a_reply_that_comes_while_it_is_looked_for_is_found() -> None:
     """Behind the walk through the index and before the end of the look: the look begins again. A wait is parked before it looks."""
-    desk = Desk()
-    query = desk.requests.query
+    node = ReplyBroker()
+    query = node.requests.query
     looks: list[Any] = []
 
     def slow_query(*asked: Any) -> Any:
@@ -150,63 +150,63 @@ def test_a_reply_that_comes_while_it_is_looked_for_is_found() -> None:
         def steps() -> Iterator[None]:
             yield from looks[-1].steps()
             if len(looks) == 1:
-                desk.store(b"meanwhile")
+                node.store(b"meanwhile")
 
         return SimpleNamespace(steps=steps, found=looks[-1].found, next=None)
 
-    desk.requests.query = slow_query  # type: ignore[method-assign, assignment]
-    desk.ask(1)
-    assert len(desk.requests.waiters) == 1
-    desk.run()
-    assert (desk.answers, len(looks)) == ({1: b"meanwhile"}, 2)
+    node.requests.query = slow_query  # type: ignore[method-assign, assignment]
+    node.ask(1)
+    assert len(node.requests.waiters) == 1
+    node.run()
+    assert (node.answers, len(looks)) == ({1: b"meanwhile"}, 2)
 
 
 def test_a_wait_ends_at_its_deadline_and_never_before_it_has_looked() -> None:
     """Not found is an answer, not an error; a wait of 0 ms looks once."""
-    desk = Desk()
-    desk.ask(1)
-    desk.ask(2, wait_ms=0)
-    desk.run()
-    assert desk.answers == {2: None}
-    desk.sweep(0.9)
-    assert desk.answers == {2: None}
-    desk.sweep(0.2)
-    assert desk.answers == {1: None, 2: None}
-    desk.store(b"late")
-    desk.ask(3, wait_ms=0)
-    desk.sweep(0.1)
-    assert desk.answers[3] == b"late"
+    node = ReplyBroker()
+    node.ask(1)
+    node.ask(2, wait_ms=0)
+    node.run()
+    assert node.answers == {2: None}
+    node.sweep(0.9)
+    assert node.answers == {2: None}
+    node.sweep(0.2)
+    assert node.answers == {1: None, 2: None}
+    node.store(b"late")
+    node.ask(3, wait_ms=0)
+    node.sweep(0.1)
+    assert node.answers[3] == b"late"
 
 
 def test_replies_to_an_older_request_under_the_same_id_are_not_taken() -> None:
     """`from_ms` is when the request was born: what was stored before is somebody's reply to something else."""
-    desk = Desk()
-    desk.store(b"old")
-    found_ms = desk.broker.state.now_ms
-    desk.ask(1, from_ms=found_ms + 1)
-    desk.ask(2, from_ms=found_ms)
-    desk.run()
-    assert desk.answers == {2: b"old"}
+    node = ReplyBroker()
+    node.store(b"old")
+    found_ms = node.broker.state.now_ms
+    node.ask(1, from_ms=found_ms + 1)
+    node.ask(2, from_ms=found_ms)
+    node.run()
+    assert node.answers == {2: b"old"}
 
 
 def test_a_deposed_leader_refuses_what_it_has_parked() -> None:
     """The proxy goes on at the next one."""
-    desk = Desk()
-    desk.ask(1)
-    desk.run()
-    desk.raft.is_serving = False
-    desk.sweep(0.0)
-    assert desk.answers == {1: "not-leader"}
-    assert len(desk.requests.waiters) == 0
+    node = ReplyBroker()
+    node.ask(1)
+    node.run()
+    node.raft.is_serving = False
+    node.sweep(0.0)
+    assert node.answers == {1: "not-leader"}
+    assert len(node.requests.waiters) == 0
 
 
 def test_who_waits_for_a_topic_that_is_deleted_hears_so() -> None:
     """And a topic that was never there is refused at once."""
-    desk = Desk()
-    desk.ask(1)
-    desk.run()
-    desk.broker.ask(CommandKind.DELETE_TOPIC, encode_msgpack({"topic": TOPIC, "topic_id": 0}))
-    desk.run()
-    assert desk.answers == {1: "topic-not-found"}
+    node = ReplyBroker()
+    node.ask(1)
+    node.run()
+    node.broker.ask(CommandKind.DELETE_TOPIC, encode_msgpack({"topic": TOPIC, "topic_id": 0}))
+    node.run()
+    assert node.answers == {1: "topic-not-found"}
     with pytest.raises(TopicNotFound):
-        desk.ask(2)
+        node.ask(2)

@@ -1,4 +1,4 @@
-"""Requests that meet a bug at the broker's door: each is answered, its link lives, and its attempt id is free for the next one."""
+"""Requests that meet a bug at the broker's dispatcher: each is answered, its link lives, and its attempt id is free for the next one."""
 
 from collections.abc import Callable
 from random import Random
@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from tern_broker.engine import Engine
-from tern_broker.link.door import LinkDoor
+from tern_broker.link.dispatcher import LinkDispatcher
 from tern_broker.link.receives import ReceiveRequests
 from tern_broker.link.requests import Handler
 from tern_broker.proposer import Proposal
@@ -17,14 +17,14 @@ from tern_wire.errors import LinkBodyMalformed, NotLeader
 from tern_wire.link.receives import Receive
 from tern_wire.link.requests import ERROR, RequestCode, body_parts, read_body, read_error
 from tern_wire.link.status import GetStatus
-from tests.support.broker.proposer_desk import Desk
+from tests.support.broker.manual_proposer import ManualProposer
 from tests.support.broker.roomy_link import RoomyLink
 
 TOKEN = b"0123456789abcdef"
 REFUSED = NotLeader(node="a", leader="b", broker_group="g")
 
 
-# The door ----------------------------------------------------------------------------------------------------------
+# The dispatcher ----------------------------------------------------------------------------------------------------------
 class Link(RoomyLink):
     """The link of a proxy: what was replied."""
 
@@ -40,15 +40,17 @@ class Link(RoomyLink):
         return True
 
 
-def a_door(engine: SimpleNamespace) -> LinkDoor:
-    """A door that knows only what the test gives it to handle."""
-    door = LinkDoor.__new__(LinkDoor)
-    door._engine = cast(Engine, engine)
-    door._handlers = {}
-    door._current_reads, door._anywhere = frozenset(), frozenset()
+def a_dispatcher(engine: SimpleNamespace) -> LinkDispatcher:
+    """A dispatcher that knows only what the test gives it to handle."""
+    dispatcher = LinkDispatcher.__new__(LinkDispatcher)
+    dispatcher._engine = cast(Engine, engine)
+    dispatcher._handlers = {}
+    dispatcher._current_reads, dispatcher._anywhere = frozenset(), frozenset()
     config = SimpleNamespace(node="a", broker_group="g")
-    door._reads = cast(Any, ReceiveRequests(cast(Any, config), door._engine, rng=Random(1), monotonic=lambda: 0.0))
-    return door
+    dispatcher._reads = cast(
+        Any, ReceiveRequests(cast(Any, config), dispatcher._engine, rng=Random(1), monotonic=lambda: 0.0)
+    )
+    return dispatcher
 
 
 @pytest.mark.parametrize(
@@ -67,26 +69,26 @@ def a_door(engine: SimpleNamespace) -> LinkDoor:
 )
 def test_a_request_that_raises_is_answered_and_costs_its_link_nothing(error: Exception, code: str) -> None:
     """The link carries the requests of everybody at that proxy."""
-    door = a_door(SimpleNamespace(raft=SimpleNamespace(is_serving=True, is_held=False)))
+    dispatcher = a_dispatcher(SimpleNamespace(raft=SimpleNamespace(is_serving=True, is_held=False)))
 
     def handler(*_: Any) -> None:
         raise error
 
-    door._handlers[7] = Handler(RequestCode.STATUS, GetStatus, handler)
+    dispatcher._handlers[7] = Handler(RequestCode.STATUS, GetStatus, handler)
     link = Link()
-    door.on_frame(cast(Any, link), Frame(7, 3, 0, "", memoryview(b"".join(body_parts({})))))
+    dispatcher.on_frame(cast(Any, link), Frame(7, 3, 0, "", memoryview(b"".join(body_parts({})))))
     ((opaque, status, body),) = link.replies
     assert (opaque, status, read_error(body).code) == (3, ERROR, code)
 
 
 # Receives ----------------------------------------------------------------------------------------------------------
-def receiving(desk: Desk, **more: Any) -> tuple[ReceiveRequests, Link, Callable[[int], None]]:
+def receiving(manual: ManualProposer, **more: Any) -> tuple[ReceiveRequests, Link, Callable[[int], None]]:
     """RECEIVE with an attempt id over a proposer; how to ask, by number."""
     engine = SimpleNamespace(
-        state=desk.log.state,
-        proposer=desk.proposer,
+        state=manual.log.state,
+        proposer=manual.proposer,
         raft=SimpleNamespace(when_current=lambda ready: ready(True)),
-        store=SimpleNamespace(read_queue=desk.log.read, queues=None),
+        store=SimpleNamespace(read_queue=manual.log.read, queues=None),
         statistics=SimpleNamespace(delivered=lambda *_: None),
         reader=SimpleNamespace(read_messages=lambda *_: SimpleNamespace(data=memoryview(b"body"))),
     )
@@ -105,7 +107,7 @@ def receiving(desk: Desk, **more: Any) -> tuple[ReceiveRequests, Link, Callable[
 @pytest.mark.parametrize("where", ["the first", "a repeat"])
 def test_a_receive_that_cannot_be_answered_does_not_keep_its_attempt_id(where: str) -> None:
     """Those that repeat it are answered, each by itself: else they, and all later ones, would wait for ever."""
-    desk = Desk()
+    manual = ManualProposer()
     calls: list[str] = []
 
     def read_messages(*_: Any) -> Any:
@@ -114,14 +116,14 @@ def test_a_receive_that_cannot_be_answered_does_not_keep_its_attempt_id(where: s
             raise IndexError("no such row")
         return SimpleNamespace(data=memoryview(b"body"))
 
-    requests, link, ask = receiving(desk, reader=SimpleNamespace(read_messages=read_messages))
-    desk.send()
-    desk.turn()
-    desk.commit()
+    requests, link, ask = receiving(manual, reader=SimpleNamespace(read_messages=read_messages))
+    manual.send()
+    manual.turn()
+    manual.commit()
     for opaque in (1, 2, 3):
         ask(opaque)
-    desk.turn()
-    desk.commit()
+    manual.turn()
+    manual.commit()
     assert [opaque for opaque, *_ in link.replies] == [1, 2, 3]
     failed = [
         opaque for opaque, status, body in link.replies if status == ERROR and read_error(body).code == "internal"
@@ -132,18 +134,18 @@ def test_a_receive_that_cannot_be_answered_does_not_keep_its_attempt_id(where: s
 
 def test_a_receive_whose_first_step_fails_does_not_keep_its_attempt_id(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before anything was proposed."""
-    desk = Desk()
-    requests, link, ask = receiving(desk)
+    manual = ManualProposer()
+    requests, link, ask = receiving(manual)
 
     def submit(_proposal: Proposal) -> None:
         raise RuntimeError("no")
 
-    monkeypatch.setattr(desk.proposer, "submit", submit)
+    monkeypatch.setattr(manual.proposer, "submit", submit)
     for opaque in (1, 2):
         ask(opaque)
     assert [(opaque, read_error(body).code) for opaque, _, body in link.replies] == [(1, "internal"), (2, "internal")]
     assert requests._repeats._waiting == {}
     monkeypatch.undo()
     ask(3)
-    desk.turn()
+    manual.turn()
     assert (link.replies[-1][:2], read_body(link.replies[-1][2])[0]["runs"]) == ((3, 0), [])

@@ -1,4 +1,4 @@
-"""Hostile begins and requests about transactions at a broker's link door: a typed refusal and a state as it was, or exactly what was answered."""
+"""Hostile begins and requests about transactions at a broker's link dispatcher: a typed refusal and a state as it was, or exactly what was answered."""
 
 import random
 from typing import Any
@@ -23,10 +23,10 @@ from tern_wire.records.write import encode_record
 from tern_wire.transactions import BY_CLIENT, COMMIT, END_ROW
 from tests.fuzz.mutations import HUGE, JUNK, bend
 from tests.support.broker.half_messages import facts
-from tests.support.broker.transaction_desk import TransactionDesk
+from tests.support.broker.transaction_broker import TransactionBroker
 
 SEEDS = st.integers(0, 1 << 40)
-# What the link door makes a refusal of; see link/door.py.
+# What the link dispatcher makes a refusal of; see link/dispatcher.py.
 REFUSED = (TernError, KeyError, TypeError, ValueError, OverflowError)
 CODES = (
     *(RequestCode.END_TRANSACTIONS, RequestCode.CLAIM_CHECKS, RequestCode.REPORT_CHECKS),
@@ -59,10 +59,10 @@ def in_one_field(rows: bytes, rng: random.Random) -> bytes:
     return changed.tobytes()
 
 
-def ask(desk: TransactionDesk, code: RequestCode, raw: bytes, head: dict[str, Any]) -> Any:
+def ask(node: TransactionBroker, code: RequestCode, raw: bytes, head: dict[str, Any]) -> Any:
     """The reply, or the refusal; None while it waits."""
     try:
-        return desk.answers.pop(desk.post(code, raw, **head), None)
+        return node.answers.pop(node.post(code, raw, **head), None)
     except REFUSED as error:
         return error
 
@@ -76,8 +76,8 @@ def twisted(value: Any, rng: random.Random) -> Any:
 @given(seed=SEEDS)
 def test_a_bent_begin_is_refused_or_begins_what_it_says(seed: int) -> None:
     """Every bit of rows and records may be another: a refusal changes nothing; else as many transactions are there as were told."""
-    rng, desk = random.Random(seed), TransactionDesk()
-    desk.producer_group()
+    rng, node = random.Random(seed), TransactionBroker()
+    node.producer_group()
     rows, records = begin_raw(rng)
     count = len(rows) // SEND_ROWS.itemsize
     head = {"topics": ["t"], "rows": count, "producer_groups": ["p"]}
@@ -90,20 +90,20 @@ def test_a_bent_begin_is_refused_or_begins_what_it_says(seed: int) -> None:
     if how == "head":
         name = rng.choice(list(head))
         head[name] = twisted(rng.choice((["t"], ["u"], [], count + 1, ["p", "q"], ["nobody"])), rng)
-    before = facts(desk.broker.state)
-    answer = ask(desk, RequestCode.SEND, raw, head)
+    before = facts(node.broker.state)
+    answer = ask(node, RequestCode.SEND, raw, head)
     assert how != "good" or isinstance(answer, tuple), answer
-    table = desk.broker.state.transactions.table
+    table = node.broker.state.transactions.table
     if not isinstance(answer, tuple):
         assert not isinstance(answer, TernError) or answer.status < 500, answer
-        assert facts(desk.broker.state) == before
+        assert facts(node.broker.state) == before
         return
     verdicts = np.frombuffer(answer[1], SEND_VERDICTS)
     assert how != "good" or set(verdicts["status"].tolist()) == {PREPARED}
     begun = set(verdicts["offset"][verdicts["status"] == PREPARED].tolist())
     assert set(table.slots) == begun
     assert table.message_count == int((verdicts["status"] == PREPARED).sum())
-    assert desk.broker.state.producers.by_name["p"].open == len(begun)
+    assert node.broker.state.producers.by_name["p"].open == len(begun)
 
 
 GOOD: dict[RequestCode, dict[str, Any]] = {
@@ -143,17 +143,17 @@ GOOD: dict[RequestCode, dict[str, Any]] = {
 @given(seed=SEEDS, code=st.sampled_from(CODES))
 def test_a_twisted_request_about_transactions_is_refused_and_changes_nothing(seed: int, code: RequestCode) -> None:
     """Fields that are missing, of another type, or beyond all numbers; rows of ends with any bytes."""
-    rng, desk = random.Random(seed), TransactionDesk()
-    group_id = desk.producer_group(check_after_ms=100)
-    (_,), (number,), _ = desk.begin(b"m")
-    desk.pass_time(200)
+    rng, node = random.Random(seed), TransactionBroker()
+    group_id = node.producer_group(check_after_ms=100)
+    (_,), (number,), _ = node.begin(b"m")
+    node.pass_time(200)
     head = {name: twisted(value, rng) for name, value in GOOD[code].items() if rng.random() < 0.95}
     raw = b""
     if code is RequestCode.END_TRANSACTIONS:
         raw = END_ROW.pack(rng.choice((number, 1, 0)), 0, rng.choice((group_id, 9)), COMMIT, BY_CLIENT)
         raw = bend(raw, rng) if rng.random() < 0.7 else raw
-    before = facts(desk.broker.state)
-    answer = ask(desk, code, raw, head)
+    before = facts(node.broker.state)
+    answer = ask(node, code, raw, head)
     if isinstance(answer, REFUSED):
         assert not isinstance(answer, TernError) or answer.status < 500, answer
-        assert facts(desk.broker.state) == before
+        assert facts(node.broker.state) == before

@@ -17,7 +17,7 @@ from tern_wire.errors import NotLeader, TernError
 from tern_wire.link.commands import CommandKind
 from tern_wire.link.rows import QUEUE_ENTRIES, QueueAppend, QueueAppends
 from tests.support.broker.entries import Log
-from tests.support.broker.proposer_desk import Desk
+from tests.support.broker.manual_proposer import ManualProposer
 
 TOKEN = b"0123456789abcdef"
 REFUSED = NotLeader(node="a", leader="b", broker_group="g")
@@ -197,10 +197,10 @@ def test_damage_that_an_answer_meets_ends_the_node() -> None:
 
 
 # Proposals ---------------------------------------------------------------------------------------------------------
-def submitted(desk: Desk, told: Told, **more: Any) -> None:
+def submitted(manual: ManualProposer, told: Told, **more: Any) -> None:
     """Three commands, of which the second one's answer has a bug."""
     for waiter in three(told):
-        desk.proposer.submit(
+        manual.proposer.submit(
             Proposal(
                 *(CommandKind.SETTLE, 10, lambda verdict, _, wake=waiter.wake: wake(verdict)),
                 build=lambda _now: [b""],
@@ -212,65 +212,65 @@ def submitted(desk: Desk, told: Told, **more: Any) -> None:
 @pytest.mark.parametrize("how", ["applied", "another's entry", "in doubt", "not the leader", "disk full"])
 def test_proposals(how: str) -> None:
     """Applied, lost to another leader's entry, in doubt, still waiting when leadership goes, refused by a full disk."""
-    desk, told = Desk(), Told()
+    manual, told = ManualProposer(), Told()
     if how == "disk full":
-        desk.failure = OSError(28, "No space left on device")
-    submitted(desk, told)
+        manual.failure = OSError(28, "No space left on device")
+    submitted(manual, told)
     if how != "not the leader":
-        desk.turn()
+        manual.turn()
     if how == "applied":
-        desk.commit()
+        manual.commit()
     elif how == "another's entry":
-        desk.proposer.applied(desk.index, 2, Applied())
+        manual.proposer.applied(manual.index, 2, Applied())
     elif how != "disk full":
-        desk.serving = False
-        desk.proposer.role_changed()
+        manual.serving = False
+        manual.proposer.role_changed()
     check(told, told[0][1])
-    desk.serving, desk.failure = True, None
-    desk.send()
-    desk.turn()
-    desk.commit()
-    assert len(desk.answers) == 1, "it goes on"
+    manual.serving, manual.failure = True, None
+    manual.send()
+    manual.turn()
+    manual.commit()
+    assert len(manual.answers) == 1, "it goes on"
 
 
 def test_a_proposal_that_cannot_be_built_is_refused_and_those_beside_it_are_stored() -> None:
     """A bug in one request's payload must not end the leader, and the next one, and the next."""
-    desk, told = Desk(), Told()
+    manual, told = ManualProposer(), Told()
 
     def build(_now_ms: int) -> Any:
         raise IndexError("no such row")
 
-    desk.send()
-    desk.proposer.submit(Proposal(CommandKind.SEND, 10, lambda verdict, _: told.append(("b", verdict)), build=build))
-    desk.send()
-    desk.turn()
-    desk.commit()
+    manual.send()
+    manual.proposer.submit(Proposal(CommandKind.SEND, 10, lambda verdict, _: told.append(("b", verdict)), build=build))
+    manual.send()
+    manual.turn()
+    manual.commit()
     assert told[0][1].code == "internal"
-    assert [int(answer["offset"][0]) for answer in desk.answers] == [0, 1]
+    assert [int(answer["offset"][0]) for answer in manual.answers] == [0, 1]
 
 
 @pytest.mark.parametrize("error", [LogRot(cast(Any, "file"), 0, "bad bytes"), SyncLost(5, "Input/output error")])
 def test_what_a_payload_cannot_read_is_the_nodes_trouble(error: Exception) -> None:
     """Not that of who asks."""
-    desk = Desk()
+    manual = ManualProposer()
 
     def build(_now_ms: int) -> Any:
         raise error
 
-    desk.proposer.submit(Proposal(CommandKind.SEND, 10, lambda *_: None, build=build))
+    manual.proposer.submit(Proposal(CommandKind.SEND, 10, lambda *_: None, build=build))
     with pytest.raises(type(error)):
-        desk.turn()
+        manual.turn()
 
 
 def test_a_step_of_the_nodes_own_work_that_fails_ends_it_when_everybody_is_answered() -> None:
     """Half of it done, it would silently stay the last one."""
-    desk, told = Desk(), Told()
-    submitted(desk, told, is_upkeep=True)
-    desk.turn()
+    manual, told = ManualProposer(), Told()
+    submitted(manual, told, is_upkeep=True)
+    manual.turn()
     with pytest.raises(IndexError):
-        desk.commit()
+        manual.commit()
     assert [name for name, _ in told] == ["a", "c"]
     own = Proposal(CommandKind.SETTLE, 10, lambda *_: None, build=lambda _: cast(Any, {})[0], is_upkeep=True)
-    desk.proposer.submit(own)
+    manual.proposer.submit(own)
     with pytest.raises(KeyError):
-        desk.turn()
+        manual.turn()

@@ -10,7 +10,7 @@ from typer.testing import CliRunner, Result
 
 from tern_cli.app import app
 from tern_cli.backup.copying import PIECE_SIZE_BYTES, Rate, Waiting, copy_log
-from tern_cli.backup.leader_door import Door, NoAnswer
+from tern_cli.backup.leader_client import Leader, NoAnswer
 from tern_cli.failures import CommandFailed
 from tern_store.backup.backup_directory import BackupDirectory
 from tern_store.files import REAL_FILES
@@ -156,7 +156,7 @@ def test_a_stranger_s_key_ends_the_command_at_once(leader: StandInLeader, tmp_pa
     """And leaves no backup; without a key nobody is asked."""
     (tmp_path / "wrong").write_bytes(bytes(32))
     code, title, _ = failure_of(back_up(leader, tmp_path / "wrong", tmp_path / "backup", "-o", "json"))
-    assert (code, title) == (1, "This door is for the nodes of the cluster")
+    assert (code, title) == (1, "Only nodes of the cluster may ask here")
     assert leader.pieces == 0
     assert not (tmp_path / "backup" / "backup.json").exists()
     code, _, detail = failure_of(back_up(leader, tmp_path / "none", tmp_path / "backup", "-o", "json"))
@@ -247,7 +247,7 @@ class VirtualTime:
         return Waiting(monotonic=lambda: self.now_s, sleep=self.sleep, patience_s=30.0)
 
 
-def nobody() -> Door:
+def nobody() -> Leader:
     raise NoAnswer("nobody leads now")
 
 

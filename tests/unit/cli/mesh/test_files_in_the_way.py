@@ -4,6 +4,7 @@ import ast
 import errno
 import json
 import os
+import random
 import re
 import shutil
 import socket
@@ -21,6 +22,7 @@ from tern_cli.mesh.plan import MeshShape, with_budget
 from tern_cli.mesh.room import check_room, room_bytes
 from tern_client.transport.credentials import CA_FILE, KEY_FILE
 from tern_wire.reasons import reason_of
+from tests.support.mesh.mesh import free_port_base
 
 RUNNER = CliRunner()
 MIB = 1 << 20
@@ -208,7 +210,9 @@ def test_a_port_that_is_taken_leaves_the_next_up_free_to_choose(tmp_path: Path) 
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        done = run("up", "--data-dir", tmp_path / "mesh", "--proxy-port", port)
+        # Beside a mesh that runs with the default ports.
+        base = free_port_base(random.Random())
+        done = run("up", "--data-dir", tmp_path / "mesh", "--port-base", str(base), "--proxy-port", port)
     assert done.exit_code == 2, done.output
     assert (
         f"Port {port} (http of proxy-0) is taken by another process. Choose another with --proxy-port"

@@ -18,7 +18,7 @@ from tern_client import (
     RetryPolicy,
     TransactionProducer,
 )
-from tern_client.transactions.checking import FIRST_PAUSE_MS, PAUSE_MAX_MS, CheckDesk
+from tern_client.transactions.checking import FIRST_PAUSE_MS, PAUSE_MAX_MS, CheckPolls
 from tern_client.transactions.models import AsyncChecker
 from tern_wire.errors import ProducerGroupNotFound, TransactionResolved
 from tests.support.client.scripted_proxy import SILENT, Asked, Reply, ScriptedProxy, packed, refused, said
@@ -169,14 +169,14 @@ async def test_asking_goes_on_after_errors() -> None:
 
 def test_pauses_grow_to_a_bound_and_begin_anew() -> None:
     """Chance takes at most half of each away."""
-    desk = CheckDesk()
-    assert [desk.pause_ms(1.0) for _ in range(3)] == [FIRST_PAUSE_MS, 2 * FIRST_PAUSE_MS, 4 * FIRST_PAUSE_MS]
-    assert max(desk.pause_ms(0.999) for _ in range(100)) <= PAUSE_MAX_MS
-    assert desk.pause_ms(0.0) == PAUSE_MAX_MS / 2
-    desk.take([])
-    assert desk.pause_ms(1.0) == FIRST_PAUSE_MS
+    polls = CheckPolls()
+    assert [polls.pause_ms(1.0) for _ in range(3)] == [FIRST_PAUSE_MS, 2 * FIRST_PAUSE_MS, 4 * FIRST_PAUSE_MS]
+    assert max(polls.pause_ms(0.999) for _ in range(100)) <= PAUSE_MAX_MS
+    assert polls.pause_ms(0.0) == PAUSE_MAX_MS / 2
+    polls.take([])
+    assert polls.pause_ms(1.0) == FIRST_PAUSE_MS
     with pytest.raises(ValueError, match="at least 1"):
-        CheckDesk(0)
+        CheckPolls(0)
 
 
 async def test_closing_ends_the_poll_and_waits_for_answers_in_hand() -> None:

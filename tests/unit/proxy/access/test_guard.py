@@ -13,6 +13,7 @@ from tern_wire.limits import AUDITED_REFUSALS_PER_S, AUTH_FAILURES_PER_MIN
 from tern_wire.principals.client_keys import ROOT_KID
 from tern_wire.principals.principals import Principal, PrincipalTable
 from tests.support.broker.loop_runtime import NOW_MS
+from tests.support.loops import eventually
 from tests.support.proxy.guarded_mesh import (
     EVERYTHING,
     OTHER,
@@ -24,7 +25,6 @@ from tests.support.proxy.guarded_mesh import (
     guarded_mesh,
     key_of,
 )
-from tests.support.proxy.proxy_mesh import eventually
 
 pytestmark = pytest.mark.anyio
 SEND = "/v1/topics/orders/messages"

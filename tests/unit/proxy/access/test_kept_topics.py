@@ -12,8 +12,9 @@ from tern_proxy.routes.table import RULES
 from tern_wire.kept_topics import AUDIT, DEAD_LETTERS, REPLIES, KeptTopics
 from tern_wire.principals.principals import ADMIN, ALTER, DESCRIBE, LIST, SUB
 from tern_wire.principals.principals import AUDIT as AUDITING
+from tests.support.loops import eventually
 from tests.support.proxy.guarded_mesh import EVERYTHING, OWN, ROOT_KEY, GuardedMesh, guarded_mesh
-from tests.support.proxy.proxy_mesh import ProxyMesh, eventually, proxy_mesh
+from tests.support.proxy.proxy_mesh import ProxyMesh, proxy_mesh
 from tests.support.proxy.route_samples import sample
 
 pytestmark = pytest.mark.anyio

@@ -26,7 +26,8 @@ from tern_wire.principals.client_keys import (
 from tern_wire.principals.documents import PrincipalDocument, settings_change
 from tests.support.broker.loop_runtime import NOW_MS
 from tests.support.broker.memory_broker import MemoryBroker
-from tests.support.proxy.proxy_mesh import KEY, ProxyMesh, eventually, proxy_mesh
+from tests.support.loops import eventually
+from tests.support.proxy.proxy_mesh import KEY, ProxyMesh, proxy_mesh
 
 pytestmark = pytest.mark.anyio
 SHOP, KEYS = "/v1/principals/shop", "/v1/principals/shop/keys"

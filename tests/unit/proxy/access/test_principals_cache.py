@@ -25,7 +25,8 @@ from tern_wire.principals.documents import PrincipalDocument, addition, deletion
 from tern_wire.principals.principals import read_grant
 from tests.support.broker.contents import forget_principals
 from tests.support.broker.memory_broker import MemoryBroker
-from tests.support.proxy.proxy_mesh import KEY, ProxyMesh, eventually, proxy_mesh
+from tests.support.loops import eventually
+from tests.support.proxy.proxy_mesh import KEY, ProxyMesh, proxy_mesh
 
 pytestmark = pytest.mark.anyio
 GRANT = read_grant("allow", ["PUB"], "topic", "orders")

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tern_broker.core.describing import group_settings
+from tern_broker.core.descriptions import group_settings
 from tern_proxy.routes.broker_groups import joining
 from tern_proxy.routes.broker_groups.late_groups import begin_topic
 from tern_wire.errors import AlreadyExists, BrokerGroupNotFound, LimitReached
@@ -21,7 +21,8 @@ from tests.support.broker.contents import (
     store,
 )
 from tests.support.broker.memory_broker import MemoryBroker
-from tests.support.proxy.proxy_mesh import KEY, ProxyMesh, eventually, proxy_mesh
+from tests.support.loops import eventually
+from tests.support.proxy.proxy_mesh import KEY, ProxyMesh, proxy_mesh
 from tests.support.proxy.two_groups import B, two_groups
 
 pytestmark = pytest.mark.anyio

@@ -7,7 +7,8 @@ import pytest
 
 from tern_proxy.core.cluster import raft_facts
 from tests.support.broker.memory_broker import MemoryBroker
-from tests.support.proxy.proxy_mesh import KEY, ProxyMesh, eventually, proxy_mesh
+from tests.support.loops import eventually
+from tests.support.proxy.proxy_mesh import KEY, ProxyMesh, proxy_mesh
 
 pytestmark = pytest.mark.anyio
 LEADER: dict[str, Any] = {

@@ -18,8 +18,8 @@ from tern_wire.link.requests import NoticeCode, RequestCode
 from tern_wire.link.status import Leadership
 from tern_wire.records.read import decode_record
 from tests.support.broker.memory_broker import MemoryBroker
-from tests.support.loops import BOTH_LOOPS
-from tests.support.proxy.proxy_mesh import KEY, ProxyMesh, eventually, proxy_mesh
+from tests.support.loops import BOTH_LOOPS, eventually
+from tests.support.proxy.proxy_mesh import KEY, ProxyMesh, proxy_mesh
 
 pytestmark = pytest.mark.anyio
 ONE = "/v1/topics/orders/messages?queue=broker-a:0"

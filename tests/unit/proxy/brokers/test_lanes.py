@@ -14,7 +14,8 @@ from tern_wire.link.requests import RequestCode
 from tern_wire.paths import JSON
 from tern_wire.records.read import decode_record
 from tests.support.broker.memory_broker import MemoryBroker
-from tests.support.proxy.proxy_mesh import KEY, eventually, proxy_mesh
+from tests.support.loops import eventually
+from tests.support.proxy.proxy_mesh import KEY, proxy_mesh
 
 pytestmark = pytest.mark.anyio
 ONE = "/v1/topics/orders/messages"

@@ -15,7 +15,8 @@ from tern_wire.errors import NoNameServer, TernError, TopicNotFound
 from tern_wire.limits import GONE_GROUP_KEPT_MS
 from tern_wire.routing.route import BrokerGroupRoute, NodeRoute, Routes, TopicRoute
 from tests.support.broker.memory_broker import MemoryBroker
-from tests.support.proxy.proxy_mesh import KEY, FixedClock, eventually, proxy_mesh
+from tests.support.loops import eventually
+from tests.support.proxy.proxy_mesh import KEY, FixedClock, proxy_mesh
 
 pytestmark = pytest.mark.anyio
 ONE, RECEIVE = "/v1/topics/orders/messages", "/v1/topics/orders/groups/billing/receive"

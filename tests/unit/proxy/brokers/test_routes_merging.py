@@ -14,7 +14,7 @@ from tern_routing.name_servers import NameServers
 from tern_wire.errors import NoNameServer
 from tern_wire.routing.route import BrokerGroupRoute, NodeRoute, Routes, TopicRoute
 from tests.support.checker.scripted_producer import Asked, ScriptedProducer, answers
-from tests.support.proxy.proxy_mesh import eventually
+from tests.support.loops import eventually
 
 pytestmark = pytest.mark.anyio
 

@@ -4,7 +4,8 @@ import pytest
 
 from tern_wire.routing.route import TopicRoute
 from tests.support.broker.memory_broker import MemoryBroker
-from tests.support.proxy.proxy_mesh import KEY, eventually, proxy_mesh
+from tests.support.loops import eventually
+from tests.support.proxy.proxy_mesh import KEY, proxy_mesh
 
 pytestmark = pytest.mark.anyio
 

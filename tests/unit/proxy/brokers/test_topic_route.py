@@ -3,7 +3,8 @@
 import pytest
 
 from tests.support.broker.memory_broker import MemoryBroker
-from tests.support.proxy.proxy_mesh import KEY, eventually, proxy_mesh
+from tests.support.loops import eventually
+from tests.support.proxy.proxy_mesh import KEY, proxy_mesh
 
 pytestmark = pytest.mark.anyio
 ROUTE = "/v1/topics/orders/route"

@@ -12,7 +12,8 @@ from tern_wire.records.columns import record_starts
 from tern_wire.records.read import decode_record
 from tests.support.broker.contents import forget_messages, store
 from tests.support.broker.memory_broker import MemoryBroker
-from tests.support.proxy.proxy_mesh import KEY, eventually, proxy_mesh
+from tests.support.loops import eventually
+from tests.support.proxy.proxy_mesh import KEY, proxy_mesh
 
 pytestmark = pytest.mark.anyio
 QUEUE = "/v1/topics/orders/queues/broker-a:0/messages"

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tern_proxy.brokers.old_data import SUGGESTION_KEPT_S, SUGGESTIONS_MAX, OldData
+from tern_proxy.brokers.follower_reads import SUGGESTION_KEPT_S, SUGGESTIONS_MAX, FollowerReads
 from tern_proxy.core.documents.offsets import SeekPlace, SeekRequest
 from tern_proxy.core.documents.queries import FoundMessage
 from tern_proxy.core.reading.searching import FoundPage, put_together, read_cursor, write_cursor
@@ -128,7 +128,7 @@ async def test_a_suggested_follower_is_asked_for_the_next_page_and_the_leader_wh
 def test_suggestions_end_with_their_time_and_are_bounded() -> None:
     """A reader that comes back later is suggested somebody again."""
     now_s = 100.0
-    old = OldData(lambda: now_s)
+    old = FollowerReads(lambda: now_s)
     queue = Queue("broker-a", 3)
     old.suggested("orders", queue, "broker-a-1")
     assert old.node_for("orders", queue) == "broker-a-1"

@@ -16,7 +16,8 @@ from tern_wire.link.requests import RequestCode, body_parts
 from tern_wire.paths import JSON, MSGPACK, NDJSON
 from tests.support.broker.loop_runtime import NOW_MS
 from tests.support.broker.memory_broker import MemoryBroker
-from tests.support.proxy.proxy_mesh import KEY, ProxyMesh, eventually, proxy_mesh
+from tests.support.loops import eventually
+from tests.support.proxy.proxy_mesh import KEY, ProxyMesh, proxy_mesh
 
 pytestmark = pytest.mark.anyio
 RECEIVE = "/v1/topics/orders/groups/billing/receive"

@@ -8,7 +8,8 @@ import pytest
 from tern_remoting import Frame, Link
 from tern_wire.errors import Overloaded
 from tern_wire.link.requests import RequestCode, body_parts
-from tests.support.proxy.proxy_mesh import ProxyMesh, eventually, proxy_mesh
+from tests.support.loops import eventually
+from tests.support.proxy.proxy_mesh import ProxyMesh, proxy_mesh
 
 pytestmark = pytest.mark.anyio
 RECEIVE = "/v1/topics/orders/groups/billing/receive"

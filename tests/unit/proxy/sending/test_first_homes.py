@@ -14,7 +14,8 @@ from tern_wire.link.rows import key_hash
 from tern_wire.routing.placement import Placement, owners, slot_of_key
 from tests.support.broker.contents import open_transactions, place_topic, placements
 from tests.support.broker.memory_broker import MemoryBroker
-from tests.support.proxy.proxy_mesh import KEY, ProxyMesh, eventually, proxy_mesh
+from tests.support.loops import eventually
+from tests.support.proxy.proxy_mesh import KEY, ProxyMesh, proxy_mesh
 from tests.support.proxy.transaction_requests import declare
 
 pytestmark = pytest.mark.anyio

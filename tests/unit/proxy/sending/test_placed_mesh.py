@@ -18,7 +18,7 @@ from tern_proxy.core.topics import topic_route
 from tern_proxy.core.transactions import begins as transactions_module
 from tern_proxy.proxy import Proxy
 from tern_proxy.routes.messages import first_use
-from tern_proxy.routes.topics import homes
+from tern_proxy.routes.topics import topic_places
 from tern_wire.errors import OwnerUnknown, PlacementChanged
 from tern_wire.link.rows import FLAG_SENT_ON
 from tern_wire.link.topics import ChangeTopic
@@ -62,7 +62,7 @@ async def _create_everywhere(proxy: Proxy, topic: str, names: list[str], check_n
     found = await asyncio.gather(*(proxy.groups[name].link.ask(asked, is_repeatable=True) for name in up))
     for name, (created, _) in zip(up, found, strict=True):
         proxy.cache.insert(topic, name, topic_route(created))
-    await homes._place_where_it_is(proxy, topic)
+    await topic_places._place_where_it_is(proxy, topic)
 
 
 def _choose_of_those_in_sight(

@@ -11,7 +11,8 @@ from tern_wire.link.requests import RequestCode
 from tern_wire.records.read import decode_record
 from tests.support.broker.loop_runtime import NOW_MS
 from tests.support.broker.memory_broker import MemoryBroker
-from tests.support.proxy.proxy_mesh import KEY, ProxyMesh, eventually, proxy_mesh
+from tests.support.loops import eventually
+from tests.support.proxy.proxy_mesh import KEY, ProxyMesh, proxy_mesh
 
 pytestmark = pytest.mark.anyio
 REQUESTS, REPLIES, TOPIC = "/v1/topics/orders/requests", "/v1/topics/orders/replies", "dev_REPLY_TOPIC"

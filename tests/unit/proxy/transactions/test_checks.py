@@ -15,7 +15,8 @@ from tern_wire.paths import JSON, MSGPACK
 from tests.support.broker.contents import declare_producers, delete_producers, open_transactions, producer_groups
 from tests.support.broker.loop_runtime import NOW_MS
 from tests.support.broker.memory_broker import MemoryBroker
-from tests.support.proxy.proxy_mesh import KEY, ProxyMesh, eventually, proxy_mesh
+from tests.support.loops import eventually
+from tests.support.proxy.proxy_mesh import KEY, ProxyMesh, proxy_mesh
 from tests.support.proxy.transaction_requests import IDS, begin, begin_several, code_of, declare, end
 
 pytestmark = pytest.mark.anyio

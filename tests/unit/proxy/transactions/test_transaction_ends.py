@@ -13,7 +13,8 @@ from tern_wire.paths import JSON
 from tern_wire.transactions import TransactionId, TransactionIds
 from tests.support.broker.contents import declare_producers, expire_transactions
 from tests.support.broker.memory_broker import MemoryBroker
-from tests.support.proxy.proxy_mesh import KEY, eventually, proxy_mesh
+from tests.support.loops import eventually
+from tests.support.proxy.proxy_mesh import KEY, proxy_mesh
 from tests.support.proxy.transaction_requests import IDS, SEVERAL, begin, code_of, declare, end
 
 pytestmark = pytest.mark.anyio

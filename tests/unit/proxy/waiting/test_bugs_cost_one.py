@@ -8,12 +8,13 @@ import pytest
 from tern_proxy.access.authorization import OPEN
 from tern_proxy.access.principals_cache import PrincipalsCache
 from tern_proxy.brokers.lanes import Lane
-from tern_proxy.waiting.check_bays import CheckBay, CheckPoll
+from tern_proxy.waiting.check_polls import CheckPoll, CheckPollQueue
 from tern_proxy.waiting.interrupts import Interrupt
-from tern_proxy.waiting.parking import ParkedPoll, ParkingLot
+from tern_proxy.waiting.parking import ParkedPoll, ParkedPolls
 from tern_tasks import KeptTasks
 from tern_wire.errors import TernError
-from tests.support.proxy.proxy_mesh import FixedClock, eventually, proxy_mesh
+from tests.support.loops import eventually
+from tests.support.proxy.proxy_mesh import FixedClock, proxy_mesh
 
 pytestmark = pytest.mark.anyio
 ONE = "/v1/topics/orders/messages"
@@ -71,7 +72,7 @@ async def test_polls_whose_question_fails_hear_of_it(monkeypatch: pytest.MonkeyP
             await asked.wait()
             raise IndexError("no such row")
 
-    lot, loop = ParkingLot(), asyncio.get_running_loop()
+    lot, loop = ParkedPolls(), asyncio.get_running_loop()
     link: Any = Broken()
     gone = Interrupt(never, OPEN)
     waits = [
@@ -82,7 +83,7 @@ async def test_polls_whose_question_fails_hear_of_it(monkeypatch: pytest.MonkeyP
     async with asyncio.timeout(30):
         errors = await asyncio.gather(*waits, return_exceptions=True)
     assert [getattr(error, "code", error) for error in errors] == ["internal"] * 3
-    assert (len(lot), lot._bays) == (0, {})
+    assert (len(lot), lot._poll_queues) == (0, {})
 
 
 async def test_a_poll_that_has_failed_may_be_cancelled() -> None:
@@ -97,17 +98,17 @@ async def test_a_poll_that_has_failed_may_be_cancelled() -> None:
 
 async def test_polls_for_checks_whose_question_fails_hear_of_it() -> None:
     """The error of the last broker group that could serve them is theirs."""
-    lot, loop = ParkingLot(), asyncio.get_running_loop()
-    idle: list[CheckBay] = []
+    lot, loop = ParkedPolls(), asyncio.get_running_loop()
+    idle: list[CheckPollQueue] = []
     claim: Any = bug
-    bay = CheckBay(claim, lambda _: None, idle.append)
+    poll_queue = CheckPollQueue(claim, lambda _: None, idle.append)
     polls = [CheckPoll(lot.enter(loop.time() + 60, Interrupt(never, OPEN)), 1) for _ in range(3)]
     for poll in polls:
-        bay.park(poll)
+        poll_queue.park(poll)
     async with asyncio.timeout(30):
         await asyncio.gather(*(poll.parked.future for poll in polls))
     assert [poll.error.code if poll.error is not None else "" for poll in polls] == ["internal"] * 3
-    assert idle == [bay]
+    assert idle == [poll_queue]
 
 
 async def test_routes_are_polled_again_after_a_bug(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,8 +11,9 @@ from tern_proxy.exchange import FlightBudget
 from tern_wire.limits import BATCH_SIZE_MAX_BYTES
 from tern_wire.link.requests import RequestCode
 from tern_wire.paths import JSON
+from tests.support.loops import eventually
 from tests.support.proxy.guarded_mesh import OTHER, OWN, GuardedMesh, guarded_mesh
-from tests.support.proxy.proxy_mesh import ProxyMesh, RawExchange, eventually, proxy_mesh
+from tests.support.proxy.proxy_mesh import ProxyMesh, RawExchange, proxy_mesh
 
 pytestmark = pytest.mark.anyio
 ONE = "/v1/topics/orders/messages"

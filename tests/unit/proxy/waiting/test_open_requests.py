@@ -21,9 +21,10 @@ from tern_wire.limits import CHECK_AFTER_DEFAULT_MS
 from tern_wire.link.requests import RequestCode, read_body
 from tern_wire.principals.principals import Principal
 from tests.support.broker.loop_runtime import NOW_MS
+from tests.support.loops import eventually
 from tests.support.proxy.api_document import OPERATIONS, codes
 from tests.support.proxy.guarded_mesh import EVERYTHING, OWN, ROOT_KEY, GuardedMesh, grant, guarded_mesh
-from tests.support.proxy.proxy_mesh import RawExchange, eventually
+from tests.support.proxy.proxy_mesh import RawExchange
 from tests.support.proxy.route_samples import NAMES, sample
 from tests.support.proxy.transaction_requests import declare
 

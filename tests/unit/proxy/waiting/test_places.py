@@ -8,8 +8,8 @@ import pytest
 
 from tern_wire.limits import REQUESTS_MAX
 from tern_wire.limits_requests import SHARE_OF_FREE
+from tests.support.loops import eventually
 from tests.support.proxy.guarded_mesh import OWN, GuardedMesh, guarded_mesh
-from tests.support.proxy.proxy_mesh import eventually
 from tests.support.proxy.transaction_requests import code_of
 
 pytestmark = pytest.mark.anyio

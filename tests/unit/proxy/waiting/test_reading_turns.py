@@ -13,7 +13,8 @@ from tern_remoting import Frame, Link
 from tern_wire.errors import Overloaded
 from tern_wire.limits import READING_BESIDE_SENDS_MAX_MESSAGES, READING_TURN_WAIT_MAX_MS
 from tern_wire.link.requests import RequestCode
-from tests.support.proxy.proxy_mesh import ProxyMesh, eventually, proxy_mesh
+from tests.support.loops import eventually
+from tests.support.proxy.proxy_mesh import ProxyMesh, proxy_mesh
 
 pytestmark = pytest.mark.anyio
 FAR, NEAR = ("orders", "far"), ("orders", "near")

@@ -8,7 +8,7 @@ import pytest
 
 from tern_proxy.access.authorization import ADMISSION
 from tern_proxy.exchange import FlightBudget, HotRequest
-from tern_proxy.waiting.parking import ParkingLot
+from tern_proxy.waiting.parking import ParkedPolls
 from tern_wire.errors import Overloaded
 from tern_wire.limits import PARKED_POLLS_PER_PRINCIPAL_MAX
 from tests.support.proxy.proxy_mesh import proxy_mesh
@@ -45,7 +45,7 @@ def request_of(host: str, principal: str = "") -> HotRequest:
 )
 async def test_one_principal_takes_no_more_than_its_share(mine: tuple[str, str], other: tuple[str, str]) -> None:
     """By principal where there is one, by address where not; what ends gives its place back, and asking twice takes one place."""
-    lot = ParkingLot(polls_per_principal_max=2)
+    lot = ParkedPolls(polls_per_principal_max=2)
     first, second, third = (request_of(*mine) for _ in range(3))
     for request in (first, second, first, request_of(*other)):
         assert request.may_wait(lot)
@@ -62,7 +62,7 @@ async def test_one_principal_takes_no_more_than_its_share(mine: tuple[str, str],
 
 async def test_loopback_without_credentials_has_no_share() -> None:
     """One machine, one user: only the proxy's own number of places bounds it."""
-    lot = ParkingLot(polls_per_principal_max=1)
+    lot = ParkedPolls(polls_per_principal_max=1)
     requests = [request_of("127.0.0.1") for _ in range(3)]
     assert all(request.may_wait(lot) for request in requests)
 
@@ -70,7 +70,7 @@ async def test_loopback_without_credentials_has_no_share() -> None:
 async def test_a_poll_too_many_is_told_to_come_back_and_does_nothing() -> None:
     """503 with Retry-After; the poll that has its place keeps it; without a wait there is nothing to refuse."""
     async with proxy_mesh() as mesh:
-        mesh.proxy.parking = lot = ParkingLot(polls_per_principal_max=1)
+        mesh.proxy.parking = lot = ParkedPolls(polls_per_principal_max=1)
         mesh.http = httpx.AsyncClient(
             transport=httpx.ASGITransport(mesh.app, client=("192.0.2.1", 1)), base_url="http://proxy", timeout=30
         )

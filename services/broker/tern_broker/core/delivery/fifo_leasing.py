@@ -23,7 +23,7 @@ from tern_broker.core.applied import Applied, Handler
 from tern_broker.core.delivery.delivery import Delivery
 from tern_broker.core.delivery.fifo import FifoDelivery, MustWait
 from tern_broker.core.delivery.leasing import Leasing
-from tern_broker.core.delivery.replays import TOKEN_SIZE_BYTES
+from tern_broker.core.delivery.repeated_receives import TOKEN_SIZE_BYTES
 from tern_broker.core.delivery.slots import Slots
 from tern_broker.core.topics import Names, Topic
 from tern_wire.errors import LinkBodyMalformed

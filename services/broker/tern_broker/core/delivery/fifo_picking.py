@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from tern_broker.core.delivery.fifo import FifoDelivery
 from tern_broker.core.delivery.picking import Look, Pick, ReadQueue, ReceiveRequest
-from tern_broker.core.delivery.replays import TOKEN_SIZE_BYTES
+from tern_broker.core.delivery.repeated_receives import TOKEN_SIZE_BYTES
 from tern_broker.core.machine import StateMachine
 from tern_wire.errors import LimitReached
 from tern_wire.limits import (

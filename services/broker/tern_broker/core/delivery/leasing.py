@@ -16,7 +16,7 @@ from tern_broker.core.deadline_heap import DeadlineHeap
 from tern_broker.core.delivery.delivery import Delivery
 from tern_broker.core.delivery.fifo import FifoDelivery, is_ordered
 from tern_broker.core.delivery.lease import Cause, Death, Lease
-from tern_broker.core.delivery.replays import TOKEN_SIZE_BYTES, Replays
+from tern_broker.core.delivery.repeated_receives import TOKEN_SIZE_BYTES, Replays
 from tern_broker.core.delivery.settles import Settles
 from tern_broker.core.topics import Names, Topic
 from tern_wire.errors import LinkBodyMalformed

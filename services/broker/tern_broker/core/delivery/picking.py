@@ -44,7 +44,7 @@ class ReceiveRequest:
     # Start offset in a queue of a group that starts from a time: read from disk, so only the leader
     # can compute it.
     look_up: Callable[[int], int] = lambda _queue: 0
-    # Stands for the receive's attempt id (replays.py); empty without one.
+    # Stands for the receive's attempt id (repeated_receives.py); empty without one.
     token: bytes = b""
     # Starts a look with the receive's filter; each look has its own budget. None: no filter.
     look: Callable[[], Look] | None = None

@@ -17,10 +17,10 @@ import numpy.typing as npt
 from tern_broker.core.appending import append
 from tern_broker.core.applied import Applied
 from tern_broker.core.delivery.slots import Slots
-from tern_broker.core.sending.few_sends import WAIT_MAX_MS, apply_few
 from tern_broker.core.sending.idempotency import KeyTable
 from tern_broker.core.sending.placing import Placing
 from tern_broker.core.sending.preparing import HalfRows, Preparing
+from tern_broker.core.sending.small_sends import WAIT_MAX_MS, apply_few
 from tern_broker.core.topics import Names
 from tern_wire.array_thresholds import SEND_ROWS_ONE_BY_ONE_MAX
 from tern_wire.errors import LinkBodyMalformed

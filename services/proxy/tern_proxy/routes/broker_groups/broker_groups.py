@@ -10,9 +10,9 @@ from tern_proxy.core.documents.broker_groups import BrokerGroupJoined, BrokerGro
 from tern_proxy.core.draining import Hosted, Left, is_here, topic_place
 from tern_proxy.core.listing import read_page, take_page
 from tern_proxy.proxy import Proxy
-from tern_proxy.routes.asking import broker_group_names
 from tern_proxy.routes.broker_groups.joining import join_groups
 from tern_proxy.routes.call import Call
+from tern_proxy.routes.fan_out import broker_group_names
 from tern_wire.errors import BrokerGroupNotFound, InvalidField, WarmingUp
 from tern_wire.limits import LISTED_MAX
 from tern_wire.link.hosted import ListHosted

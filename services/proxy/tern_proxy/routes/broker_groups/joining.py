@@ -19,8 +19,8 @@ import msgspec
 from tern_proxy.core.documents.broker_groups import BrokerGroupJoined
 from tern_proxy.core.joining import Answers, group_to_create, missing_of, producer_group_to_create
 from tern_proxy.proxy import Proxy
-from tern_proxy.routes.asking import ask_all
 from tern_proxy.routes.broker_groups.late_groups import begin_group
+from tern_proxy.routes.fan_out import ask_all
 from tern_wire.errors import AlreadyExists
 from tern_wire.limits import JOINS_AT_ONCE, LISTED_MAX
 from tern_wire.link.groups import ChangeGroup, KnownGroup, ListGroups

@@ -4,9 +4,9 @@ from tern_proxy.core.dead_letters import read_letters, read_place, selection_of
 from tern_proxy.core.documents.dead_letters import DeadLetter, DeadLetters, Purged
 from tern_proxy.core.reading.delivery import put_size
 from tern_proxy.core.sending.parameters import number_of, time_of
-from tern_proxy.routes.asking import ask_all, broker_group_names
 from tern_proxy.routes.call import Call
-from tern_proxy.routes.lists import confirm
+from tern_proxy.routes.confirmation import confirm
+from tern_proxy.routes.fan_out import ask_all, broker_group_names
 from tern_proxy.routes.messages.bodies import put_body_of
 from tern_wire.errors import GroupNotFound
 from tern_wire.limits import DEAD_LETTERS_PAGE_MAX, RECEIVE_SIZE_DEFAULT_BYTES

@@ -15,8 +15,8 @@ from tern_proxy.core.dead_letters import redrive_selections, redrive_task
 from tern_proxy.core.documents import dead_letters as documents
 from tern_proxy.core.documents.dead_letters import RedriveRequest
 from tern_proxy.core.sending.parameters import time_of
-from tern_proxy.routes.asking import ask_all, broker_group_names
 from tern_proxy.routes.call import Answer, Call
+from tern_proxy.routes.fan_out import ask_all, broker_group_names
 from tern_wire.errors import GroupNotFound, InvalidField, TaskNotFound
 from tern_wire.link.redrive import CancelRedrive, GetRedrive, RedriveSelection, RedriveTask, StartRedrive
 from tern_wire.names import check_group, is_of

@@ -8,9 +8,10 @@ import msgspec
 from tern_proxy.core.documents.groups import GroupDeleted, GroupDescription, GroupPage, GroupSettings
 from tern_proxy.core.groups import group_change, group_declared, group_description, group_state, start_of
 from tern_proxy.core.listing import Page, read_page
-from tern_proxy.routes.asking import ask_all
 from tern_proxy.routes.call import Answer, Call
-from tern_proxy.routes.lists import confirm, take_visible
+from tern_proxy.routes.confirmation import confirm
+from tern_proxy.routes.fan_out import ask_all
+from tern_proxy.routes.lists import take_visible
 from tern_proxy.routes.topics.topics import mode_of_put, names_settings
 from tern_wire.errors import GroupNotFound, QuotaExceeded
 from tern_wire.link.groups import ChangeGroup, DeleteGroup, DescribeGroup, GroupChanged, KnownGroup, ListGroups

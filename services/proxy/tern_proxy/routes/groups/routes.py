@@ -11,9 +11,10 @@ from tern_proxy.core.documents.groups import (
     Retry,
 )
 from tern_proxy.core.documents.values import TOPIC_PATTERN, extended
+from tern_proxy.routes.confirmation import confirm_with
 from tern_proxy.routes.failures import ASKED, BROKER, DECLARED, GROUP, ROUTED
 from tern_proxy.routes.groups.groups import delete_group, get_group, list_groups, patch_group, put_group
-from tern_proxy.routes.lists import CREATE_ONLY, LIST, confirm_with, sorted_by
+from tern_proxy.routes.lists import CREATE_ONLY, LIST, sorted_by
 from tern_proxy.routes.route import Route, gives, in_query, takes
 from tern_wire.errors import (
     AlreadyExists,

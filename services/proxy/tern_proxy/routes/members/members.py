@@ -7,7 +7,7 @@ from tern_proxy.access.authorization import Admission
 from tern_proxy.core.documents.members import GroupMembers, Heard, MemberHeartbeat, MemberLeft
 from tern_proxy.core.members import group_members, heard, heartbeat_of
 from tern_proxy.routes.call import Call
-from tern_proxy.routes.members.telling import ask_first, missed, tell_all
+from tern_proxy.routes.members.broker_calls import ask_first, missed, tell_all
 from tern_wire.errors import TernError
 from tern_wire.link.members import LeaveGroup, ListMembers, TellHeartbeat
 from tern_wire.names import check_group

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from tern_proxy.core.documents.members import Assignments, GroupLocks, LockRequest, LockResults, QueueLock, Unlocked
 from tern_proxy.core.members import assignments
 from tern_proxy.core.sending.topic import Topic
-from tern_proxy.routes.asking import ask_each
 from tern_proxy.routes.call import Call
-from tern_proxy.routes.members.telling import ask_first, missed, tell
+from tern_proxy.routes.fan_out import ask_each
+from tern_proxy.routes.members.broker_calls import ask_first, missed, tell
 from tern_wire.errors import InvalidField, TernError
 from tern_wire.limits import QUEUE_LOCK_MS, QUEUE_LOCK_RENEWAL_MS, QUEUES_PER_TOPIC_MAX
 from tern_wire.link.members import AssignQueues, ListQueueLocks, LockQueues, UnlockQueues

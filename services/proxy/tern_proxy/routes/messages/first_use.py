@@ -20,7 +20,12 @@ from tern_proxy.exchange import owner_of
 from tern_proxy.proxy import Proxy
 from tern_proxy.routes.broker_groups.joining import make_group
 from tern_proxy.routes.broker_groups.late_groups import begin_group
-from tern_proxy.routes.topics.homes import change_topic, complete_topic, create_topic_at_first_use, wants_completion
+from tern_proxy.routes.topics.topic_places import (
+    change_topic,
+    complete_topic,
+    create_topic_at_first_use,
+    wants_completion,
+)
 from tern_wire.errors import GroupNotFound, NoLeader, ProducerGroupNotFound, TernError, TopicNotFound
 from tern_wire.link.groups import ChangeGroup, DescribeGroup, GroupDescription
 from tern_wire.link.heads import LinkRequest, R

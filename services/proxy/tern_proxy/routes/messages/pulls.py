@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 from msgspec.structs import replace
 
 from tern_proxy.access.authorization import admission_of
-from tern_proxy.brokers.old_data import pull_old
+from tern_proxy.brokers.follower_reads import pull_old
 from tern_proxy.core.documents.messages import Message
 from tern_proxy.core.documents.messages import Pulled as PulledMessages
 from tern_proxy.core.reading.delivery import read_records
@@ -138,7 +138,7 @@ class _Waiting:
         """Return the answer, its records, and the header with the granted wait."""
         if not self._wait_ms:
             link = self._proxy.group(self._queue.broker_group).link
-            old = await pull_old(self._proxy.old_data, link, self._queue, self._asked)
+            old = await pull_old(self._proxy.follower_reads, link, self._queue, self._asked)
             return *(old or await self._ask(0)), []
         parking = self._proxy.parking
         # Without room the pull does not wait; the header has the granted wait.
@@ -189,7 +189,7 @@ class _Waiting:
             deadline_ms=APPEND_DEADLINE_MS + wait_ms,
             is_prompt=not wait_ms,
         )
-        self._proxy.old_data.suggested(self._asked.topic, self._queue, pulled.suggested_node)
+        self._proxy.follower_reads.suggested(self._asked.topic, self._queue, pulled.suggested_node)
         return pulled, raw
 
 

@@ -212,16 +212,16 @@ async def _wait_for_messages(proxy: Proxy, poll: _Poll, gone: Interrupt) -> list
     links = [group.link for group in groups]
     again = False
     while not found and not gone.done() and asyncio.get_running_loop().time() < until:
-        bay = await proxy.parking.wait(links, poll.topic.name, poll.group, until, gone=gone, again=again)
-        if bay is None:
+        poll_queue = await proxy.parking.wait(links, poll.topic.name, poll.group, until, gone=gone, again=again)
+        if poll_queue is None:
             break
         again = True
         try:
             if not gone.done():
-                first = [group for group in groups if group.link is bay.link]
+                first = [group for group in groups if group.link is poll_queue.link]
                 found = await _receive_from(first, poll, poll.asked, is_last_word=False)
         finally:
-            bay.received()
+            poll_queue.received()
     return found
 
 

@@ -5,8 +5,8 @@ from tern_proxy.core.documents.topics import TopicOffsets
 from tern_proxy.core.offsets import commits_of, moves_of, topic_offsets
 from tern_proxy.core.reading.seeking import plan_seek
 from tern_proxy.core.sending.parameters import time_of
-from tern_proxy.routes.asking import ask_each
 from tern_proxy.routes.call import Call
+from tern_proxy.routes.fan_out import ask_each
 from tern_wire.errors import InvalidField, OffsetMoved, QueueLockLost
 from tern_wire.link.consumer_offsets import ListGroupOffsets, SeekGroup
 from tern_wire.link.pulls import ListOffsets

@@ -21,7 +21,7 @@ from msgspec import Raw
 
 from tern_proxy.access.principals_cache import PrincipalsCache
 from tern_proxy.proxy import Proxy
-from tern_proxy.routes.asking import broker_group_names
+from tern_proxy.routes.fan_out import broker_group_names
 from tern_wire.errors import PrincipalNotFound, PrincipalPartlyWritten, TernError
 from tern_wire.link.codec import encode_msgpack
 from tern_wire.link.principals import PutPrincipal

@@ -22,8 +22,8 @@ from tern_proxy.core.transactions.producer_groups import (
     write_secret,
 )
 from tern_proxy.proxy import Proxy
-from tern_proxy.routes.asking import ask_all, broker_group_names
 from tern_proxy.routes.call import Answer, Call
+from tern_proxy.routes.fan_out import ask_all, broker_group_names
 from tern_proxy.routes.lists import take_visible
 from tern_proxy.routes.topics.topics import names_settings
 from tern_wire.errors import ProducerGroupBusy, ProducerGroupNotFound

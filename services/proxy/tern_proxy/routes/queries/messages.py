@@ -24,8 +24,8 @@ from tern_proxy.core.reading.searching import (
 )
 from tern_proxy.core.sending.parameters import TIME_MAX_MS, number_of, time_of
 from tern_proxy.core.sending.topic import Topic
-from tern_proxy.routes.asking import ask_each
 from tern_proxy.routes.call import Call
+from tern_proxy.routes.fan_out import ask_each
 from tern_proxy.routes.messages.bodies import put_body_of
 from tern_wire.errors import InvalidField, MessageNotFound
 from tern_wire.limits import PROPERTIES_SIZE_MAX_BYTES, QUERY_MESSAGES_MAX

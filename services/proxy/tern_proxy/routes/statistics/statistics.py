@@ -6,8 +6,8 @@ from functools import partial
 
 from tern_proxy.core import statistics
 from tern_proxy.core.documents.statistics import GroupLag, TopicStats
-from tern_proxy.routes.asking import ask_all, ask_each
 from tern_proxy.routes.call import Call
+from tern_proxy.routes.fan_out import ask_all, ask_each
 from tern_wire.errors import GroupNotFound
 from tern_wire.link.statistics import GetGroupStatistics, GetTopicStatistics
 from tern_wire.names import check_group

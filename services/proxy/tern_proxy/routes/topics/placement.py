@@ -4,7 +4,7 @@ from tern_proxy.core.documents.topics import PlacementSettings, TopicPlaced, Top
 from tern_proxy.core.documents.values import extended
 from tern_proxy.core.topics import topic_placement
 from tern_proxy.routes.call import Call
-from tern_proxy.routes.topics.homes import describe_placement, place_topic
+from tern_proxy.routes.topics.topic_places import describe_placement, place_topic
 from tern_wire.errors import InvalidField
 from tern_wire.limits import PLACEMENT_GROUPS_MAX
 from tern_wire.names import check_topic

@@ -14,8 +14,9 @@ from tern_proxy.core.documents.topics import (
     TopicState,
 )
 from tern_proxy.core.documents.values import extended
+from tern_proxy.routes.confirmation import confirm_with
 from tern_proxy.routes.failures import ASKED, BROKER, DECLARED, ROUTED, TOPIC
-from tern_proxy.routes.lists import CREATE_ONLY, LIST, confirm_with, sorted_by
+from tern_proxy.routes.lists import CREATE_ONLY, LIST, sorted_by
 from tern_proxy.routes.route import Route, gives, takes
 from tern_proxy.routes.topics.placement import get_placement, put_placement
 from tern_proxy.routes.topics.topics import delete_topic, get_topic, list_topics, patch_topic, put_topic

@@ -14,10 +14,10 @@ from tern_proxy.core.documents.topics import TopicDeleted, TopicDescription, Top
 from tern_proxy.core.listing import read_page, take_page
 from tern_proxy.core.sending.topic import Topic
 from tern_proxy.core.topics import listed_topic, topic_change, topic_declared, topic_description
-from tern_proxy.routes.asking import ask_all, broker_group_names
 from tern_proxy.routes.call import Answer, Call
-from tern_proxy.routes.lists import confirm
-from tern_proxy.routes.topics.homes import change_topic
+from tern_proxy.routes.confirmation import confirm
+from tern_proxy.routes.fan_out import ask_all, broker_group_names
+from tern_proxy.routes.topics.topic_places import change_topic
 from tern_wire.errors import InvalidField, NoNameServer, TopicNotFound, WarmingUp
 from tern_wire.link.topics import ChangeTopic, DeleteTopic, DescribeTopic
 from tern_wire.names import check_topic, is_of, own_name

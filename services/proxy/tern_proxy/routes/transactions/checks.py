@@ -13,7 +13,7 @@ from tern_proxy.core.sending.parameters import BASIC, answer_kind, is_packed, nu
 from tern_proxy.core.transactions.checks import Check, check_document
 from tern_proxy.exchange import HotRequest, Reply, reply
 from tern_proxy.proxy import Proxy
-from tern_proxy.routes.asking import broker_group_names
+from tern_proxy.routes.fan_out import broker_group_names
 from tern_proxy.routes.messages.bodies import put_body_of
 from tern_proxy.routes.messages.first_use import create_producer_group
 from tern_proxy.routes.messages.settles import body_too_large

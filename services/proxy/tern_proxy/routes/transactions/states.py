@@ -8,8 +8,8 @@ import msgspec
 from tern_proxy.core.documents.transactions import EndedTransaction, Transaction, TransactionPage, TransactionResolution
 from tern_proxy.core.transactions.documents import Place, read_list, transaction_document, write_cursor
 from tern_proxy.core.transactions.ends import read_resolution
-from tern_proxy.routes.asking import broker_group_names
 from tern_proxy.routes.call import Call
+from tern_proxy.routes.fan_out import broker_group_names
 from tern_proxy.routes.transactions.ends import describe_end, resolve
 from tern_proxy.routes.transactions.owners import require_of_transaction
 from tern_wire.errors import ProducerGroupNotFound
