@@ -33,6 +33,7 @@ from schemathesis.schemas import APIOperation
 from tests.contract.forms import curl, readable
 from tests.contract.living import Living
 from tests.support.mesh.mesh import Mesh, free_port_base, kept_up
+from tests.support.time_limit import TimeLimit, add_within
 
 AnyOperation = APIOperation[Any, Any, Any, Any]
 AnyCase = Case[Any]
@@ -123,16 +124,17 @@ def contract(url: str, options: argparse.Namespace) -> dict[str, Any]:
         operations = [each for each in operations if each.definition.raw["operationId"] in options.only]
     run = Run(url, random.Random(options.seed))
     share = max(1, options.cases // (2 * len(operations)))
-    began_s = time.monotonic()
+    limit = TimeLimit(options.within)
     console = Console(stderr=True)
     with Progress(console=console, disable=not console.is_terminal) as progress:
         task = progress.add_task("operations", total=2 * len(operations))
-        for operation in operations:
+        for at, operation in enumerate(operations):
+            cases = limit.share(share, run.cases // 2, len(operations) - at)
             before, begun = run.cases, time.monotonic()
             for mode in (GenerationMode.POSITIVE, GenerationMode.NEGATIVE):
                 if mode is GenerationMode.NEGATIVE and not _can_be_wrong(operation):
                     continue
-                tested(run, operation, mode, share, options.seed)
+                tested(run, operation, mode, cases, options.seed)
                 progress.advance(task)
             if not console.is_terminal:
                 print(f"  {operation.label}: {run.cases - before} in {time.monotonic() - begun:.1f} s", file=sys.stderr)
@@ -141,7 +143,8 @@ def contract(url: str, options: argparse.Namespace) -> dict[str, Any]:
         "seed": options.seed,
         "operations": len(operations),
         "cases": run.cases,
-        "seconds": round(time.monotonic() - began_s, 1),
+        "of": options.cases,
+        "seconds": round(limit.elapsed_s, 1),
         "statuses": {str(status): count for status, count in sorted(run.statuses.items())},
         "found": [
             {"operation": label, "check": kind, "text": text, "curl": command}
@@ -162,6 +165,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1, help="of what is generated (%(default)s)")
     parser.add_argument("--only", nargs="*", metavar="OPERATION", help="these alone, by their operationId")
     parser.add_argument("--url", help="a proxy that runs already; everything in it may be changed or deleted")
+    add_within(parser)
     options = parser.parse_args()
     if options.url:
         told = contract(options.url, options)

@@ -15,7 +15,6 @@ import contextlib
 import multiprocessing
 import random
 import sys
-import time
 import traceback
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -25,6 +24,7 @@ from tests.support.files.faulty_disk import Effect
 from tests.support.files.faulty_files import FaultyFiles, PowerCut
 from tests.support.files.store_node import Node
 from tests.support.files.store_run import StoreRun, examine, write_one_more
+from tests.support.time_limit import TimeLimit, add_within
 
 LIVES = (1, 2)
 STEPS = 40
@@ -133,12 +133,14 @@ def _enumerate_part(task: tuple[int, int, int]) -> tuple[tuple[int, int, int], T
     return task, replace(tally, effects=len(cuts))
 
 
-def enumerate_seeds(seeds: Sequence[int], processes: int) -> int:
-    """All states of *seeds*, with a line for each part; 1 if any failed."""
-    began, total = time.monotonic(), Tally()
+def enumerate_seeds(seeds: Sequence[int], processes: int, limit: TimeLimit) -> int:
+    """All states of *seeds*, or parts of them as *limit* has time for, with a line for each part; 1 if any failed."""
+    total = Tally()
     tasks = [(seed, number, part) for seed in seeds for number in LIVES for part in range(PARTS)]
+    random.Random(seeds[0]).shuffle(tasks)  # parts of all lives, should time be short
+    done = 0
     with multiprocessing.get_context("spawn").Pool(processes) as pool:
-        for done, (task, tally) in enumerate(pool.imap_unordered(_enumerate_part, tasks), 1):
+        for done, (task, tally) in enumerate(limit.taken(pool.imap_unordered(_enumerate_part, tasks)), 1):
             seed, number, _ = task
             total.effects += tally.effects
             total.states += tally.states
@@ -146,11 +148,12 @@ def enumerate_seeds(seeds: Sequence[int], processes: int) -> int:
             total.failures += tally.failures
             for _, cut, variant, text in tally.failures:
                 print(f"FAILED {repeat_command(seed, STEPS, number, cut, variant)}\n{text}")
-            progress = f"{done} of {len(tasks)} parts, {total.recoveries} recoveries, {time.monotonic() - began:.0f} s"
+            progress = f"{done} of {len(tasks)} parts, {total.recoveries} recoveries, {limit.elapsed_s:.0f} s"
             print(f"seed {seed}, life {number}: {progress}", flush=True)
     print(
         f"crash-states: {total.states} states of {total.effects} file operations, {total.recoveries} recoveries, "
-        f"{len(total.failures)} failed; seeds {seeds[0]} to {seeds[-1]}, {time.monotonic() - began:.0f} s"
+        f"{len(total.failures)} failed; {done} of {len(tasks)} parts of seeds {seeds[0]} to {seeds[-1]}, "
+        f"{limit.elapsed_s:.0f} s"
     )
     return 1 if total.failures else 0
 
@@ -166,9 +169,11 @@ def main() -> int:
     parser.add_argument("--life", type=int, default=1)
     parser.add_argument("--cut", type=int)
     parser.add_argument("--variant")
+    add_within(parser)
     options = parser.parse_args()
     if options.seed is None:
-        return enumerate_seeds(range(options.first_seed, options.first_seed + options.seeds), options.processes)
+        seeds = range(options.first_seed, options.first_seed + options.seeds)
+        return enumerate_seeds(seeds, options.processes, TimeLimit(options.within))
     life = next(life for life in live(options.seed, options.steps) if life.number == options.life)
     variants = (options.variant,) if options.variant else (*VARIANTS, *RANDOM_VARIANTS)
     tally = enumerate_life(life, variants, None if options.cut is None else (options.cut,))

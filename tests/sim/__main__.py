@@ -9,10 +9,8 @@ import json
 import logging
 import multiprocessing
 import sys
-import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from pathlib import Path
 
 from tests.sim.process import RUNNING
@@ -20,6 +18,7 @@ from tests.sim.scheduler import BEGIN_S
 from tests.sim.seed_run import SeedResult, run_seed
 from tests.sim.swarm import KINDS, LACKING_KINDS, SCRIPTS
 from tests.sim.world import product_frames
+from tests.support.time_limit import TimeLimit, add_within
 
 CORPUS = Path(__file__).with_name("corpus.json")
 OPERATIONS_MIN, FAULTS_MIN, KIND_SHARE_MIN = 1000, 30, 0.05
@@ -43,13 +42,15 @@ def main() -> int:
     parser.add_argument("--corpus", action="store_true", help="the seeds of corpus.json instead: what once was found")
     parser.add_argument("--seed", type=int, help="run this one alone and tell what happens")
     parser.add_argument("--quiet", action="store_true", help="with --seed: no trace")
+    add_within(parser)
     options = parser.parse_args()
     if options.seed is not None:
         return replay(options.seed, quiet=options.quiet)
     logging.disable(logging.CRITICAL)
     if options.corpus:
         return run_many([case["seed"] for case in json.loads(CORPUS.read_text("utf-8"))], options.jobs)
-    return run_many(range(options.first, options.first + options.seeds), options.jobs)
+    limit = TimeLimit(options.within)
+    return run_many(range(options.first, options.first + options.seeds), options.jobs, limit)
 
 
 def replay(seed: int, *, quiet: bool) -> int:
@@ -95,14 +96,14 @@ def _tell(line: str) -> None:
     print(line[:LINE_MAX])
 
 
-def run_many(seeds: Sequence[int], jobs: int) -> int:
-    """Every seed, and what they come to together."""
-    began_s = time.monotonic()
+def run_many(seeds: Sequence[int], jobs: int, limit: TimeLimit | None = None) -> int:
+    """Every seed that *limit* has time for, and what they come to together."""
+    limit = limit or TimeLimit(0)
     faults: Counter[str] = Counter()
     seeds_with: Counter[str] = Counter()
-    operations = convicted = stuck = comparisons = 0
+    operations = convicted = stuck = comparisons = done = 0
     cpu_s = 0.0
-    for done, result in enumerate(results(seeds, jobs), 1):
+    for done, result in enumerate(limit.taken(results(seeds, jobs)), 1):
         operations += result.operations
         cpu_s += result.cpu_s
         comparisons += result.comparisons
@@ -115,17 +116,18 @@ def run_many(seeds: Sequence[int], jobs: int) -> int:
         _progress(f"{done}/{len(seeds)} seeds, {convicted} convicted, {stuck} stuck, {cpu_s / done:.2f} CPU s each")
     _progress("", end="\n")
     said = [] if not convicted and not stuck else ["seeds failed"]
-    said += shortcomings(len(seeds), operations, faults, seeds_with)
+    said += shortcomings(done, operations, faults, seeds_with)
     for text in said:
         print(f"FAILED: {text}", flush=True)
     summary = {
-        "seeds": len(seeds),
+        "seeds": done,
+        "of": len(seeds),
         "violations": convicted,
         "stuck": stuck,
         "operations": operations,
         "comparisons": comparisons,
         "faults": dict(sorted(faults.items())),
-        "seconds": round(time.monotonic() - began_s, 1),
+        "seconds": round(limit.elapsed_s, 1),
     }
     print(json.dumps(summary), flush=True)
     return 1 if said else 0
@@ -137,7 +139,7 @@ def results(seeds: Sequence[int], jobs: int) -> Iterator[SeedResult]:
         yield from map(run_seed, seeds)
         return
     # This process has one thread and no seed of its own, so a fork of it is as good as a new one, and quicker.
-    with closing(multiprocessing.get_context("fork").Pool(jobs, maxtasksperchild=SEEDS_PER_WORKER)) as pool:
+    with multiprocessing.get_context("fork").Pool(jobs, maxtasksperchild=SEEDS_PER_WORKER) as pool:
         yield from pool.imap_unordered(run_seed, seeds)
 
 
