@@ -199,7 +199,7 @@ class ParkedPolls:
         gone: Interrupt,
         again: bool,
     ) -> PollQueue | None:
-        """Return the queue of polls that woke this one, or None: deadline *until* (loop time), *gone*,
+        """Return the queue that woke this poll, or None: deadline *until* (loop time), *gone*,
         or the proxy stops.
 
         The caller receives and then calls that queue's `received` in every case.
