@@ -16,6 +16,7 @@ from tern_spark.planning.catalog import Catalog
 from tern_spark.planning.plan import plan_batch
 from tern_spark.reading import read_ranges
 from tern_spark.schema import check_columns, row_schema
+from tern_spark.stream.reader import TernStreamReader
 
 
 class TernSource(DataSource):  # type: ignore[misc]  # PySpark ships no types
@@ -36,6 +37,10 @@ class TernSource(DataSource):  # type: ignore[misc]  # PySpark ships no types
     def reader(self, schema: Any) -> "TernReader":
         """Return a batch reader of the columns in *schema*, a StructType."""
         return TernReader(read_options(dict(self.options)), _columns(schema))
+
+    def streamReader(self, schema: Any) -> TernStreamReader:
+        """Return a stream reader of the columns in *schema*, a StructType."""
+        return TernStreamReader(read_options(dict(self.options), "stream"), _columns(schema))
 
 
 def _columns(schema: Any) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ import logging
 from dataclasses import dataclass
 
 from tern_spark.options import ReadOptions
-from tern_spark.planning.bounds import Bounds, Marks, bounds_of, times_of
+from tern_spark.planning.bounds import Marks, bounds_of, times_of
 from tern_spark.planning.catalog import Catalog
 from tern_spark.planning.tasks import Task, divide
 from tern_spark.ranges import QueueRange, QueueSpan
@@ -24,7 +24,7 @@ def plan_batch(options: ReadOptions, catalog: Catalog, now_ms: int) -> Plan:
     """Return the plan of a batch read at *now_ms*. Warns of deleted rows, once."""
     spans = [span for topic in catalog.topics() for span in catalog.spans(topic)]
     bounds = bounds_of(spans, options, marks_of(options, catalog, spans, now_ms))
-    warn_of_skipped(bounds, "in front of the read")
+    warn_of_skipped(bounds.skipped_rows, "in front of the read")
     tasks = divide(bounds.ranges, options, size_of(options, catalog, bounds.ranges))
     return Plan(tasks=tuple(tasks), skipped_rows=bounds.skipped_rows)
 
@@ -50,7 +50,7 @@ def size_of(options: ReadOptions, catalog: Catalog, ranges: tuple[QueueRange, ..
     return catalog.row_size_bytes(ranges) if options.bytes_per_partition_max else 0
 
 
-def warn_of_skipped(bounds: Bounds, where: str) -> None:
-    """Log one warning with the number of rows that were deleted before they were planned."""
-    if bounds.skipped_rows:
-        _log.warning("failOnDataLoss=false: %d deleted messages %s are skipped", bounds.skipped_rows, where)
+def warn_of_skipped(skipped_rows: int, where: str) -> None:
+    """Log one warning if rows were deleted before they were planned."""
+    if skipped_rows:
+        _log.warning("failOnDataLoss=false: %d deleted messages %s are skipped", skipped_rows, where)
