@@ -1,17 +1,41 @@
-"""Check that a disk has room for the brokers of a new mesh. Pure.
+"""A mesh's share of the disk: its budget, the segment size that fits it, and whether there is room
+for the brokers' first files. Pure.
 
-The check runs before anything starts: without it the brokers would fail one after the other.
+The check runs before anything starts: without it the brokers would fail one after the other. What a
+budget then lets retention drop: `tern_store/retention.py`.
 """
 
 from dataclasses import replace
 
 from tern_cli.failures import CommandFailed
-from tern_cli.mesh.plan import SEGMENT_MAX_BYTES, MeshShape, with_budget
+from tern_cli.mesh.plan import SEGMENT_MAX_BYTES, MeshShape
 
+# A mesh shares the disk with other programs: at most this, and at most half of the free space.
+BUDGET_MAX_BYTES = 20 << 30
+_SEGMENT_MIN_BYTES = 16 << 20
+# Retention drops whole segments, and a broker holds up to three that are not full: fewer segments
+# would make the marks meaningless.
+_SEGMENTS_PER_BUDGET = 16
 # Each broker allocates the first segment and the next one, and the reserve, which is half a segment
 # or this (tern_store.log.segment, which is not imported because it brings numpy). Logs, queues,
 # indexes and saved states need some more.
 _SEGMENTS_AT_START, _RESERVE_MAX_BYTES, _OTHER_FILES_BYTES = 2, 64 << 20, 8 << 20
+
+
+def with_budget(shape: MeshShape, *, free_bytes: int, is_new: bool) -> MeshShape:
+    """Return *shape* with its budget decided and, for a new mesh, a segment size that fits it.
+    *free_bytes*: free space of the disk.
+    """
+    if shape.disk_budget_bytes < 0:
+        shape = replace(shape, disk_budget_bytes=min(BUDGET_MAX_BYTES, free_bytes // 2))
+    if is_new and not shape.segment_size_bytes:
+        wanted = (shape.disk_budget_bytes or free_bytes) // shape.brokers // _SEGMENTS_PER_BUDGET
+        size = 1 << max(wanted, 1).bit_length() - 1
+        size = min(max(size, _SEGMENT_MIN_BYTES), SEGMENT_MAX_BYTES)
+        # Without a budget, on a large disk, the broker's own default serves as well.
+        if shape.disk_budget_bytes or size < SEGMENT_MAX_BYTES:
+            shape = replace(shape, segment_size_bytes=size)
+    return shape
 
 
 def room_bytes(shape: MeshShape) -> int:
