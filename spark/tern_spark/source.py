@@ -8,20 +8,23 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
+from uuid import uuid4
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from tern_spark.columns import record_batch
-from tern_spark.options import ReadOptions, read_options
+from tern_spark.options import OptionError, ReadOptions, read_options
 from tern_spark.pages import ProxyPages
 from tern_spark.ranges import QueueRange, plan_ranges
 from tern_spark.schema import check_columns, row_schema
+from tern_spark.sink.options import write_options
+from tern_spark.sink.writer import TernStreamWriter, TernWriter, check_schema
 from tern_wire.errors import LinkBodyMalformed, OffsetExpired
 from tern_wire.names import parse_queue
 
 
 class TernSource(DataSource):  # type: ignore[misc]  # PySpark ships no types
-    """`spark.read.format("ternmq")`, the data source.
+    """`format("ternmq")`, the data source of `spark.read`, `df.write` and `df.writeStream`.
 
     `.schema("queue_id int, queue_offset bigint")` reads those columns only.
     """
@@ -39,6 +42,22 @@ class TernSource(DataSource):  # type: ignore[misc]  # PySpark ships no types
         """Return a batch reader of the columns in *schema*, a StructType."""
         columns = check_columns((field.name, field.dataType.simpleString()) for field in schema.fields)
         return TernReader(read_options(dict(self.options)), columns)
+
+    def writer(self, schema: Any, overwrite: bool) -> TernWriter:
+        """Return a batch writer of the columns in *schema*, a StructType."""
+        if overwrite:
+            raise OptionError("a topic cannot be overwritten; use .mode('append').")
+        options = write_options(dict(self.options))
+        check_schema(schema, options)
+        return TernWriter(options, uuid4().hex)
+
+    def streamWriter(self, schema: Any, overwrite: bool) -> TernStreamWriter:
+        """Return a writer of a stream's micro-batches. Output mode `complete` would overwrite."""
+        if overwrite:
+            raise OptionError("a topic cannot be overwritten; use .outputMode('append') or 'update'.")
+        options = write_options(dict(self.options))
+        check_schema(schema, options)
+        return TernStreamWriter(options)
 
 
 @dataclass(frozen=True, slots=True)
