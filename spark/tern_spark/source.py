@@ -7,20 +7,23 @@ inside one call.
 import time
 from collections.abc import Iterator
 from typing import Any
+from uuid import uuid4
 
 from pyspark.sql.datasource import DataSource, DataSourceReader
 
-from tern_spark.options import ReadOptions, read_options
+from tern_spark.options import OptionError, ReadOptions, read_options
 from tern_spark.partition import TaskPartition
 from tern_spark.planning.catalog import Catalog
 from tern_spark.planning.plan import plan_batch
 from tern_spark.reading import read_ranges
 from tern_spark.schema import check_columns, row_schema
+from tern_spark.sink.options import write_options
+from tern_spark.sink.writer import TernStreamWriter, TernWriter, check_schema
 from tern_spark.stream.reader import TernStreamReader
 
 
 class TernSource(DataSource):  # type: ignore[misc]  # PySpark ships no types
-    """`spark.read.format("ternmq")`, the data source.
+    """`format("ternmq")`, the data source of `spark.read`, `df.write` and `df.writeStream`.
 
     `.schema("queue_id int, queue_offset bigint")` reads those columns only.
     """
@@ -41,6 +44,22 @@ class TernSource(DataSource):  # type: ignore[misc]  # PySpark ships no types
     def streamReader(self, schema: Any) -> TernStreamReader:
         """Return a stream reader of the columns in *schema*, a StructType."""
         return TernStreamReader(read_options(dict(self.options), "stream"), _columns(schema))
+
+    def writer(self, schema: Any, overwrite: bool) -> TernWriter:
+        """Return a batch writer of the columns in *schema*, a StructType."""
+        if overwrite:
+            raise OptionError("a topic cannot be overwritten; use .mode('append').")
+        options = write_options(dict(self.options))
+        check_schema(schema, options)
+        return TernWriter(options, uuid4().hex)
+
+    def streamWriter(self, schema: Any, overwrite: bool) -> TernStreamWriter:
+        """Return a writer of a stream's micro-batches. Output mode `complete` would overwrite."""
+        if overwrite:
+            raise OptionError("a topic cannot be overwritten; use .outputMode('append') or 'update'.")
+        options = write_options(dict(self.options))
+        check_schema(schema, options)
+        return TernStreamWriter(options)
 
 
 def _columns(schema: Any) -> tuple[str, ...]:
