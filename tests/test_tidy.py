@@ -58,7 +58,10 @@ RULES: dict[str, tuple[set[str], set[str]]] = {
     "tern_spark": ({"tern_wire", "tern_client"}, SERVING | {"asyncio", "pysyncobj"}),
     "jobs": ({"tern_wire", "tern_client", "tern_spark"}, SERVING | {"pysyncobj"}),
     "loadtest": (
-        {"tern_wire", "tern_client", "tern_store", "tern_raft", "tern_broker", "tern_proxy", "tern_service"},
+        {
+            *{"tern_wire", "tern_client", "tern_store", "tern_raft", "tern_broker", "tern_proxy", "tern_service"},
+            "tern_spark",
+        },
         SERVING | {"pysyncobj"},
     ),
 }

@@ -17,6 +17,7 @@ from urllib.parse import SplitResult, quote, urlencode, urlsplit
 
 import orjson
 
+from tern_client.transport.calling import namespace_headers
 from tern_client.transport.credentials import Credentials
 from tern_client.transport.exchange import Request
 from tern_client.transport.transport import tls_of
@@ -57,6 +58,8 @@ class ProxyPages:
         first: int = 0,
         key_file: str | None = None,
         ca_file: str | None = None,
+        namespace: str = "",
+        selection: Sequence[tuple[str, str]] = (),
         pause_s: Callable[[float], None] = time.sleep,
     ) -> None:
         self._endpoints = tuple(endpoints)
@@ -65,6 +68,8 @@ class ProxyPages:
         self._timeout_ms = timeout_ms
         self._retries = retries
         self._retry_interval_ms = retry_interval_ms
+        self._headers = dict(namespace_headers(namespace))
+        self._selection = dict(selection)
         self._at = first % len(self._endpoints)
         self._pause_s = pause_s
         self._connection: HTTPConnection | None = None
@@ -80,6 +85,8 @@ class ProxyPages:
             first=first,
             key_file=options.key_file,
             ca_file=options.ca_file,
+            namespace=options.namespace,
+            selection=options.selection,
         )
 
     def __enter__(self) -> Self:
@@ -121,6 +128,7 @@ class ProxyPages:
             "end_offset": end_offset,
             "max_messages": PULL_MESSAGES_MAX,
             "max_bytes": size_max_bytes,
+            **self._selection,
         }
 
         def read(headers: HTTPMessage, body: bytes) -> Page:
@@ -158,7 +166,9 @@ class ProxyPages:
         endpoint = self._endpoints[self._at]
         if self._connection is None:
             self._connection = self._connect(urlsplit(endpoint))
-        request = self._credentials.applied(Request("GET", path, (("Accept", accept),)), endpoint)
+        request = self._credentials.applied(
+            Request("GET", path, (("Accept", accept), *self._headers.items())), endpoint
+        )
         self._connection.request("GET", path, headers=dict(request.headers))
         answer = self._connection.getresponse()
         body = answer.read()
