@@ -13,11 +13,14 @@ from tests.support.documents.pages import blocks
 pytest.importorskip("pyspark", reason="the spark extra is not installed")
 
 from tern_spark.session import java_command
+from tests.support.client.job_runs import archive
 
 ROOT = Path(__file__).resolve().parents[2]
-PROGRAMS = [block for block in blocks(ROOT / "docs" / "spark.md") if block.reason == "spark"]
+PROGRAMS = [
+    block for block in blocks(ROOT / "docs" / "spark.md") if block.reason == "spark" and block.language == "python"
+]
 # What each prints, of 300 messages in the first queue and 200 in the second.
-PRINTED = ["500 messages", "499 messages from there on"]
+PRINTED = ["500 messages", "499 messages from there on", "500 messages are archived"]
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.skipif(java_command(os.environ) is None, reason="Spark needs Java"),
@@ -33,6 +36,7 @@ def test_a_program_of_the_page_runs_as_a_file(tmp_path: Path, number: int) -> No
         for queue in (0, 1)
     }
     with record_server(Script(queues=queues)) as script:
+        archive(script, tmp_path / "archive")
         program = tmp_path / "program.py"
         program.write_text(PROGRAMS[number].text.replace("http://127.0.0.1:8080", script.url), "utf-8")
         paths = [str(ROOT / "libs"), str(ROOT / "spark"), os.environ.get("PYTHONPATH", "")]
