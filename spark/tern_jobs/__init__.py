@@ -8,4 +8,8 @@ or the cluster. The driver only plans, and joins what the tasks return.
 JOBS = {
     "archive": "tern_jobs.archive_job",
     "verify": "tern_jobs.verify_job",
+    "rollup": "tern_jobs.rollup_job",
+    "lag": "tern_jobs.lag_job",
+    "dlq": "tern_jobs.dlq_job",
+    "transactions": "tern_jobs.transactions_job",
 }

@@ -74,7 +74,8 @@ def run_job(job: Job, arguments: Sequence[str] | None = None, clock: Clock = REA
     except OptionError as error:
         return _fail("An argument is wrong", str(error), 2, options.output)
     except OSError as error:
-        return _fail("A file or a connection failed", str(error), 1, options.output)
+        notes = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
+        return _fail("A file or a connection failed", f"{error}{notes}", 1, options.output)
     if options.output == "json":
         sys.stdout.write(msgspec.json.format(msgspec.json.encode(document_of(job.name, outcome))).decode() + "\n")
     else:
