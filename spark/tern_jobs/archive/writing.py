@@ -90,9 +90,9 @@ class _Part:
         planned = self._planned
         folder = f"data/{planned.topic}/{np.datetime64(day, 'D')}"
         name = f"{folder}/{planned.topic}.{planned.queue.replace(':', '.')}.{start:020}"
-        checksum, totals = RowsChecksum(), _Totals()
+        checksum, totals = RowsChecksum(), Totals()
         with self._folder.sink(name, self._attempt) as sink:
-            _write_groups(sink, runs.of(day), checksum, totals)
+            write_groups(sink, runs.of(day), checksum, totals)
             end = self.end if runs.first_offset is None else runs.first_offset
             sink.path = f"{name}-{end:020}.parquet"
         return _range(
@@ -147,13 +147,14 @@ class _DayRuns:
             self._rest = batch if batch.num_rows else None
 
 
-class _Totals:
+class Totals:
     """Bytes and store times of a file's rows."""
 
     def __init__(self) -> None:
         self.stored_bytes, self.min_us, self.max_us = 0, 0, 0
 
     def add(self, batch: Any) -> None:
+        """Add the rows of *batch*."""
         times_us = batch.column("store_ts").cast(pa.int64()).to_numpy()
         first = not self.stored_bytes
         self.stored_bytes += int(batch.column("store_size").to_numpy().sum())
@@ -161,7 +162,7 @@ class _Totals:
         self.max_us = int(times_us.max()) if first else max(self.max_us, int(times_us.max()))
 
 
-def _write_groups(sink: Sink, batches: Iterator[Any], checksum: RowsChecksum, totals: _Totals) -> None:
+def write_groups(sink: Sink, batches: Iterator[Any], checksum: RowsChecksum, totals: Totals) -> None:
     """Write *batches* in row groups that do not depend on where pages ended."""
     schema = arrow_schema(COLUMNS)
     held: list[Any] = []
