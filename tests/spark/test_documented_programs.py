@@ -24,7 +24,7 @@ PRINTED = ["500 messages", "499 messages from there on", "500 messages are archi
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.skipif(java_command(os.environ) is None, reason="Spark needs Java"),
-    pytest.mark.timeout(300),
+    pytest.mark.timeout(600),
 ]
 
 
