@@ -22,7 +22,7 @@ PRINTED = ["500 messages", "499 messages from there on", "1000 messages written"
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.skipif(java_command(os.environ) is None, reason="Spark needs Java"),
-    pytest.mark.timeout(300),
+    pytest.mark.timeout(600),
 ]
 
 
