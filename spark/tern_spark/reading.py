@@ -7,12 +7,14 @@ process than its plan.
 import logging
 import zlib
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 from tern_spark.columns import record_batch
 from tern_spark.options import ReadOptions
-from tern_spark.pages import ProxyPages
+from tern_spark.pages import Page, ProxyPages
 from tern_spark.ranges import QueueRange
+from tern_spark.read_ahead import ReadAhead
 from tern_wire.errors import LinkBodyMalformed, OffsetExpired
 from tern_wire.names import parse_queue
 
@@ -20,7 +22,7 @@ _log = logging.getLogger("tern_spark")
 
 
 def read_ranges(ranges: Sequence[QueueRange], options: ReadOptions, columns: tuple[str, ...]) -> Iterator[Any]:
-    """Yield RecordBatches of *ranges*, one for each page.
+    """Yield RecordBatches of *ranges*, one for each page, while a thread fetches the next pages.
 
     Rows that were deleted meanwhile fail the task, or with `failOnDataLoss=false` are counted and
     said in one warning.
@@ -31,8 +33,12 @@ def read_ranges(ranges: Sequence[QueueRange], options: ReadOptions, columns: tup
     first = zlib.crc32(f"{ranges[0].topic}/{ranges[0].queue}/{ranges[0].start}".encode())
     skipped: dict[str, int] = {}
     with ProxyPages.of(options, first) as pages:
-        for found in ranges:
-            yield from _read_range(found, options, columns, pages, skipped)
+        source = (found for one in ranges for found in _read_range(one, options, pages, skipped))
+        depth = options.prefetch_pages
+        with ReadAhead(source, depth, pages.abort) if depth else nullcontext(source) as fetched:
+            for found, page in fetched:
+                queue = parse_queue(found.queue, found.topic)
+                yield record_batch(page.records, topic=found.topic, queue=queue, names=columns)
     if skipped:
         _log.warning(
             "failOnDataLoss=false: %d messages were deleted before they were read, and are skipped: %s",
@@ -42,9 +48,9 @@ def read_ranges(ranges: Sequence[QueueRange], options: ReadOptions, columns: tup
 
 
 def _read_range(
-    found: QueueRange, options: ReadOptions, columns: tuple[str, ...], pages: ProxyPages, skipped: dict[str, int]
-) -> Iterator[Any]:
-    queue = parse_queue(found.queue, found.topic)
+    found: QueueRange, options: ReadOptions, pages: ProxyPages, skipped: dict[str, int]
+) -> Iterator[tuple[QueueRange, Page]]:
+    """Yield the pages of *found* that have records."""
     offset = found.start
     while offset < found.end:
         try:
@@ -65,5 +71,5 @@ def _read_range(
         if page.next_offset > found.end:
             raise LinkBodyMalformed(reason=f"a page of {found} goes on to {page.next_offset}")
         if page.records:
-            yield record_batch(page.records, topic=found.topic, queue=queue, names=columns)
+            yield found, page
         offset = page.next_offset

@@ -45,6 +45,7 @@ class ReadOptions:
     trigger_delay_max_ms: int = 900_000
     admission: str = "proportional"
     page_size_bytes: int = 4 * MIB
+    prefetch_pages: int = 2
     fail_on_data_loss: bool = True
     # None: the environment of the reading process. The file's name travels to the tasks, its
     # content never does.

@@ -130,6 +130,10 @@ ROWS = (
         "bytes of one request's answer, 64 KiB to 64 MiB",
     ),
     Row(
+        *("prefetchPages", "prefetch_pages", BOTH, values.whole(0, 64), "2"),
+        "pages that a task holds ready while it decodes one, each of up to `pageBytes`; 0 to 64, 0 fetches them in turn",
+    ),
+    Row(
         *("keyFile", "key_file", BOTH, values.plain, "none"),
         "file with the key, at the driver and each executor; without it `TERNMQ_KEY_FILE`",
     ),
