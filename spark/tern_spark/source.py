@@ -20,6 +20,8 @@ from tern_spark.schema import check_columns, row_schema
 from tern_spark.sink.options import write_options
 from tern_spark.sink.writer import TernStreamWriter, TernWriter, check_schema
 from tern_spark.stream.reader import TernStreamReader
+from tern_spark.views.reader import ViewReader
+from tern_spark.views.tables import VIEWS
 
 
 class TernSource(DataSource):  # type: ignore[misc]  # PySpark ships no types
@@ -34,12 +36,18 @@ class TernSource(DataSource):  # type: ignore[misc]  # PySpark ships no types
         return "ternmq"
 
     def schema(self) -> str:
-        """Return the schema of the whole row; see tern_spark.schema."""
-        return row_schema()
+        """Return the schema of the whole row; see tern_spark.schema and tern_spark.views."""
+        view = VIEWS.get(str(self.options.get("view", "")).strip().lower())
+        return view.ddl if view else row_schema()
 
-    def reader(self, schema: Any) -> "TernReader":
+    def reader(self, schema: Any) -> DataSourceReader:
         """Return a batch reader of the columns in *schema*, a StructType."""
-        return TernReader(read_options(dict(self.options)), _columns(schema))
+        options = read_options(dict(self.options))
+        if options.view == "messages":
+            return TernReader(options, _columns(schema))
+        named = ((field.name, field.dataType.simpleString()) for field in schema.fields)
+        columns = check_columns(named, VIEWS[options.view].columns, f"view '{options.view}'")
+        return ViewReader(options, columns)
 
     def streamReader(self, schema: Any) -> TernStreamReader:
         """Return a stream reader of the columns in *schema*, a StructType."""

@@ -145,3 +145,23 @@ def test_admission_by_store_time(mesh: Mesh, admission: str) -> None:
     assert sum(len(batch) for batch in batches) == 9
     assert all(0 < len(batch) <= 3 for batch in batches)
     assert all(max(before) <= min(after) for before, after in pairwise(batches))
+
+
+def test_a_limit_of_bytes_is_exact(mesh: Mesh) -> None:
+    """By the sizes that the broker tells, small and large bodies in turn; a task's share of bytes likewise."""
+    mesh.create("bytes", queues=2)
+    send(mesh, "bytes", ["x" * (10 if number % 3 else 3_000) for number in range(18)])
+    given = {"endpoint": mesh.endpoint, "subscribe": "bytes", "startingOffsets": "earliest"}
+    reader = TernStreamReader(read_options({**given, "maxBytesPerTrigger": "8000"}, "stream"), ("store_size",))
+    at, sizes = reader.initialOffset(), []
+    while (end := reader.latestOffset(at, reader.getDefaultReadLimit())) != at:
+        parts = reader.partitions(at, end)
+        rows = [row["store_size"] for part in parts for batch in reader.read(part) for row in batch.to_pylist()]
+        sizes.append((len(rows), sum(rows)))
+        at = end
+    reader.stop()
+    assert sum(rows for rows, _ in sizes) == 18
+    assert all(size <= 8_000 for _, size in sizes)
+    assert len(sizes) <= 2 * -(-sum(size for _, size in sizes) // 8_000)
+    batch = TernReader(read_options({**given, "maxBytesPerPartition": "65536"}), COLUMNS)
+    assert len(batch.partitions()) == 1

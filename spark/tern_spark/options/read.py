@@ -6,7 +6,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from tern_spark.options.places import AtTimes, Place, topics_of
-from tern_spark.options.table import ALIASES, BATCH, BOTH, NAMES, ROWS, STREAM
+from tern_spark.options.table import ALIASES, BATCH, BOTH, NAMES, OF_VIEWS, ROWS, STREAM
 from tern_spark.options.values import OptionError
 from tern_wire.limits import MIB
 
@@ -24,10 +24,11 @@ class ReadOptions:
     """
 
     endpoints: tuple[str, ...]
-    # Exactly one of these three is not empty.
+    # One of these three is not empty, but for a view of all topics.
     topics: tuple[str, ...] = ()
     topic_pattern: str = ""
     assigned: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    view: str = "messages"
     starting: Place = "earliest"
     ending: Place = "latest"
     # What `startingTimestamp` and its siblings do with a queue that has no message so young.
@@ -92,7 +93,12 @@ def _check_together(texts: Mapping[str, str]) -> None:
     if "endpoint" not in texts:
         raise OptionError("endpoint is required: the proxies' URLs, such as 'http://127.0.0.1:8080'.")
     kinds = [kind for kind in _KINDS if kind in texts]
-    if not kinds:
+    view = texts.get("view", "messages").strip().lower()
+    if view != "messages":
+        without = [name for name in texts if name not in OF_VIEWS]
+        if without:
+            raise OptionError(f"{without[0]} has no meaning for view '{view}'; it is of the messages.")
+    elif not kinds:
         raise OptionError(
             "subscribe is required: one topic, or several separated by commas; or subscribePattern, assign."
         )

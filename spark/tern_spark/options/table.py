@@ -12,6 +12,14 @@ from tern_wire.limits import KIB, MIB
 
 BATCH, STREAM, BOTH = "batch", "stream", "both"
 _ROWS_MAX = 2**62
+# Views beside the messages, and the options that they have.
+VIEWS = ("queues", "topics", "groups", "lag", "dlq", "scheduled", "transactions")
+OF_VIEWS = frozenset(
+    {
+        *("view", "endpoint", "subscribe", "subscribePattern", "group", "namespace", "keyFile", "caFile"),
+        *("fetchTimeoutMs", "fetchRetries", "fetchRetryIntervalMs"),
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +50,10 @@ ROWS = (
     Row(
         *("assign", "assigned", BOTH, values.assignment, "one of three"),
         '`{"orders": ["broker-a:0"]}`: these queues only',
+    ),
+    Row(
+        *("view", "view", BATCH, values.word("messages", *VIEWS), "`messages`"),
+        "another table than the messages: `queues`, `topics`, `groups`, `lag`, `dlq`, `scheduled`, `transactions`; of the topics and the group that are named, or of all",
     ),
     Row(
         *("startingOffsets", "starting", BOTH, places.starting, "`earliest`; stream: `latest`"),
@@ -89,7 +101,7 @@ ROWS = (
     ),
     Row(
         *("maxBytesPerPartition", "bytes_per_partition_max", BOTH, values.whole(64 * KIB, _ROWS_MAX), "none"),
-        "about so many stored bytes in a task, estimated from the first records of a range",
+        "about so many stored bytes in a task, by the mean size of the rows to be read",
     ),
     Row(
         *("minPartitions", "partitions_min", BOTH, values.whole(1, 100_000), "none"),
@@ -101,7 +113,7 @@ ROWS = (
     ),
     Row(
         *("maxBytesPerTrigger", "bytes_per_trigger_max", STREAM, values.whole(1, _ROWS_MAX), "none"),
-        "about so many stored bytes in a batch, estimated from the first records; instead of `maxRowsPerTrigger`",
+        "at most so many stored bytes in a batch, or one message; instead of `maxRowsPerTrigger`",
     ),
     Row(
         *("minRowsPerTrigger", "rows_per_trigger_min", STREAM, values.whole(1, _ROWS_MAX), "none"),

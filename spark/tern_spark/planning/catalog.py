@@ -1,23 +1,25 @@
 """What the planner asks the cluster, in the driver: topics, ends of queues, a group's offsets.
 
-A plan takes one request for each topic, and one more for each time or group in its options. Sizes
-are no part of these answers: they are estimated from the first records of a range.
+A plan takes one request for each topic, and one more for each time or group in its options. Stored
+bytes are asked for only where an option limits them; they are exact.
 """
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from tern_client import BlockingAdmin, RetryPolicy
+from tern_client.calls.documents import read_document
+from tern_client.transport.exchange import Request
 from tern_spark.options import OptionError, ReadOptions
 from tern_spark.ranges import QueueRange, QueueSpan
 from tern_wire.errors import GroupNotFound, QueueNotFound
-from tern_wire.records.columns import record_starts
+from tern_wire.limits_reads import READ_PLAN_TOPICS_MAX
+from tern_wire.paths import JSON, READ_PLAN_PATH
 
-# Records that an estimate of sizes reads, and the bytes that they may have.
-_SAMPLED_ROWS, _SAMPLED_SIZE_MAX_BYTES = 64, 256 << 10
 _PAUSE_MAX_MS = 5_000
 
 
@@ -28,6 +30,25 @@ class TopicNow:
     topic: str
     created_ms: int
     spans: tuple[QueueSpan, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """The records of a range, up to *end*, have *size_bytes*."""
+
+    end: int
+    size_bytes: int
+
+
+class _Admin(BlockingAdmin):
+    """Adds the plan of a read, whose answer has sizes."""
+
+    def measured_topics(self, document: dict[str, object]) -> list[dict[str, Any]]:
+        """Return the topics of a plan, which changes nothing and may be repeated."""
+        body = json.dumps(document).encode()
+        request = Request("POST", READ_PLAN_PATH, (("Content-Type", JSON),), body, repeatable=True)
+        topics: list[dict[str, Any]] = read_document(self._call(request))["topics"]
+        return topics
 
 
 class Catalog:
@@ -43,7 +64,7 @@ class Catalog:
             max_delay_ms=max(pause_ms, _PAUSE_MAX_MS),
         )
         self._options = options
-        self._admin = BlockingAdmin(
+        self.admin = _Admin(
             options.endpoints,
             namespace=options.namespace,
             policy=policy,
@@ -59,34 +80,42 @@ class Catalog:
 
     def close(self) -> None:
         """Close the connections."""
-        self._admin.close()
+        self.admin.close()
+
+    @property
+    def group(self) -> str:
+        """The group of the options; empty for none."""
+        return self._options.group
 
     def topics(self) -> tuple[str, ...]:
-        """Return the topics of the read; those of a pattern as they are now."""
-        if not self._options.topic_pattern:
-            return self._options.topics or tuple(self._options.assigned)
-        wanted = re.compile(self._options.topic_pattern)
-        return tuple(row["topic"] for row in self._admin.topics() if wanted.fullmatch(row["topic"]))
+        """Return the topics of the read; those of a pattern, and all without a choice, as they are
+        now.
+        """
+        chosen = self._options.topics or tuple(self._options.assigned)
+        if chosen:
+            return chosen
+        wanted = re.compile(self._options.topic_pattern or ".*")
+        return tuple(row["topic"] for row in self.admin.topics() if wanted.fullmatch(row["topic"]))
 
     def spans(self, topic: str) -> list[QueueSpan]:
         """Return the current offsets of the queues of *topic* that are read."""
-        rows = self._admin.offsets(topic)
+        rows = self.admin.offsets(topic)
         return self._wanted(topic, [(row.queue, row.min_offset, row.max_offset) for row in rows])
 
     def now(self, topic: str) -> TopicNow:
         """Return *topic* and the current offsets of its queues that are read."""
-        found = self._admin.topic(topic)
+        found = self.admin.topic(topic)
         rows = [(row["queue"], row["min_offset"], row["max_offset"]) for row in found["offsets"]]
         return TopicNow(topic=topic, created_ms=found["created_at"], spans=tuple(self._wanted(topic, rows)))
 
     def offsets_at(self, topic: str, time_ms: int) -> dict[str, int]:
         """Return the first offset of each queue that was visible at *time_ms* or later."""
-        return self._admin.offsets_at(topic, time_ms)
+        return self.admin.offsets_at(topic, time_ms)
 
     def committed(self, topic: str) -> dict[str, int]:
         """Return the offsets that the group has committed; none before it is declared."""
         try:
-            return self._admin.group_offsets(self._options.group, topic)
+            return self.admin.group_offsets(self._options.group, topic)
         except GroupNotFound:
             return {}
 
@@ -102,26 +131,34 @@ class Catalog:
         try:
             self.commit(topic, missing)
         except GroupNotFound:
-            self._admin.create_group(self._options.group)
+            self.admin.create_group(self._options.group)
             self.commit(topic, missing)
         return committed | missing
 
     def commit(self, topic: str, offsets: Mapping[str, int]) -> None:
         """Commit the group's *offsets*."""
         if offsets:
-            self._admin.commit_offsets(self._options.group, topic, offsets)
+            self.admin.commit_offsets(self._options.group, topic, offsets)
 
-    def row_size_bytes(self, ranges: Sequence[QueueRange]) -> float:
-        """Return the mean stored size of the first records of the longest of *ranges*; 0 if there
-        is none to read.
+    def measure(self, ranges: Sequence[QueueRange], budgets_bytes: Sequence[int] = ()) -> list[Measured]:
+        """Return the stored bytes of *ranges*; with a budget each, of the records that fit into it.
+
+        The end is before that of the range where it is full, or too long to be measured at once.
         """
-        if not ranges:
-            return 0
-        found = max(ranges, key=lambda each: each.rows)
-        end = min(found.end, found.start + _SAMPLED_ROWS)
-        pages = self._admin.pull_records(found.topic, found.queue, found.start, end, max_bytes=_SAMPLED_SIZE_MAX_BYTES)
-        page = next(iter(pages), None)
-        return len(page.data) / len(record_starts(page.data)) if page else 0
+        by_topic: dict[str, list[int]] = {}
+        for at, each in enumerate(ranges):
+            by_topic.setdefault(each.topic, []).append(at)
+        found = [Measured(end=each.start, size_bytes=0) for each in ranges]
+        topics = list(by_topic)
+        for first in range(0, len(topics), READ_PLAN_TOPICS_MAX):
+            part = topics[first : first + READ_PLAN_TOPICS_MAX]
+            asked = [_to_measure(topic, by_topic[topic], ranges, budgets_bytes) for topic in part]
+            for told in self.admin.measured_topics({"topics": asked, "sizes": True}):
+                rows = {row["queue"]: row for row in told["queues"]}
+                for at in by_topic[told["topic"]]:
+                    row = rows[ranges[at].queue]
+                    found[at] = Measured(end=row["measured_to"], size_bytes=row["size_bytes"])
+        return found
 
     def _wanted(self, topic: str, rows: Sequence[tuple[str, int, int]]) -> list[QueueSpan]:
         assigned = self._options.assigned.get(topic)
@@ -135,3 +172,16 @@ class Catalog:
             for queue, least, end in rows
             if assigned is None or queue in assigned
         ]
+
+
+def _to_measure(
+    topic: str, places: Sequence[int], ranges: Sequence[QueueRange], budgets_bytes: Sequence[int]
+) -> dict[str, object]:
+    asked: dict[str, object] = {
+        "topic": topic,
+        "begin": {ranges[at].queue: ranges[at].start for at in places},
+        "end": {ranges[at].queue: ranges[at].end for at in places},
+    }
+    if budgets_bytes:
+        asked["budget_bytes"] = {ranges[at].queue: budgets_bytes[at] for at in places}
+    return asked

@@ -46,8 +46,12 @@ def marks_of(options: ReadOptions, catalog: Catalog, spans: list[QueueSpan], now
 
 
 def size_of(options: ReadOptions, catalog: Catalog, ranges: tuple[QueueRange, ...]) -> float:
-    """Return the estimated size of a row, if a split by bytes needs it."""
-    return catalog.row_size_bytes(ranges) if options.bytes_per_partition_max else 0
+    """Return the mean stored size of a row, if a split by bytes needs it; 0 if none is known."""
+    if not options.bytes_per_partition_max or not ranges:
+        return 0
+    measured = catalog.measure(ranges)
+    rows = sum(found.end - each.start for found, each in zip(measured, ranges, strict=True))
+    return sum(found.size_bytes for found in measured) / rows if rows else 0
 
 
 def warn_of_skipped(skipped_rows: int, where: str) -> None:

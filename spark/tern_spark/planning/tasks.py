@@ -16,7 +16,7 @@ Task = tuple[QueueRange, ...]
 
 
 def divide(ranges: Sequence[QueueRange], options: ReadOptions, row_size_bytes: float = 0) -> list[Task]:
-    """Return the ranges of each task. *row_size_bytes*: the estimated size of a row, for
+    """Return the ranges of each task. *row_size_bytes*: the mean stored size of a row, for
     `maxBytesPerPartition`; 0 if it is not known.
 
     Every offset is in one task, and the ranges of one queue keep their order.

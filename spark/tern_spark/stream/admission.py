@@ -8,9 +8,6 @@ restarted query continues where it was.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,17 +139,14 @@ def _cut(waiting: Sequence[Waiting], rows_max: int, offsets_at: OffsetsAt, now_m
 
 
 def within_bytes(
-    waiting: Sequence[Waiting], size_max_bytes: int, row_sizes: Mapping[str, float], admit: Callable[[int], list[int]]
+    waiting: Sequence[Waiting], size_max_bytes: int, row_sizes: Sequence[float], admit: Callable[[int], list[int]]
 ) -> list[int]:
     """Return what *admit* gives for the largest number of rows that keeps *size_max_bytes*, by the
-    estimated *row_sizes* of topics; at least one row.
+    mean *row_sizes* of each of *waiting*; at least one row.
     """
-
-    def size_bytes(rows: Sequence[int]) -> float:
-        return sum(row_sizes.get(each.topic, 0) * taken for each, taken in zip(waiting, rows, strict=True))
-
     low, high = 1, max(1, sum(each.rows for each in waiting))
     while low < high:
         middle = (low + high + 1) // 2
-        low, high = (middle, high) if size_bytes(admit(middle)) <= size_max_bytes else (low, middle - 1)
+        size_bytes = sum(size * taken for size, taken in zip(row_sizes, admit(middle), strict=True))
+        low, high = (middle, high) if size_bytes <= size_max_bytes else (low, middle - 1)
     return admit(low)

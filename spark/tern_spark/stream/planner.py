@@ -169,21 +169,33 @@ class StreamPlanner:
         if not limit.is_all and limit.rows_max:
             rows = self._admit(waiting, limit.rows_max)
         elif not limit.is_all and limit.bytes_max:
-            sizes = {
-                topic: self._catalog.row_size_bytes(
-                    [
-                        QueueRange(topic=topic, queue=each.queue, start=each.start, end=each.end)
-                        for each in waiting
-                        if each.topic == topic
-                    ]
-                )
-                for topic in {each.topic for each in waiting}
-            }
-            if self._options.admission in {"oldest", "aligned"}:  # each admission asks the broker: one is enough
-                rows = self._admit(waiting, max(1, int(limit.bytes_max / max(1, *sizes.values()))))
-            else:
-                rows = admission.within_bytes(waiting, limit.bytes_max, sizes, partial(self._admit, waiting))
+            rows = self._within(waiting, limit.bytes_max)
         return {(each.topic, each.queue): taken for each, taken in zip(waiting, rows, strict=True)}
+
+    def _within(self, waiting: Sequence[Waiting], size_max_bytes: int) -> list[int]:
+        """Return the rows of a batch of at most *size_max_bytes*, or of one message.
+
+        Means of what waits tell how many rows may fit; then those are measured, and cut if they do
+        not.
+        """
+        budget = [size_max_bytes] * len(waiting)
+        measured = self._catalog.measure([_first(each, each.rows) for each in waiting], budget)
+        means = [
+            found.size_bytes / (found.end - each.start) if found.end > each.start else size_max_bytes + 1
+            for found, each in zip(measured, waiting, strict=True)
+        ]
+        if self._options.admission in {"oldest", "aligned"}:  # each admission asks the broker: one is enough
+            rows = self._admit(waiting, max(1, int(size_max_bytes / max(means))))
+        else:
+            rows = admission.within_bytes(waiting, size_max_bytes, means, partial(self._admit, waiting))
+        ranges = [_first(each, taken) for each, taken in zip(waiting, rows, strict=True)]
+        sizes = [found.size_bytes for found in self._catalog.measure(ranges)]
+        if sum(sizes) <= size_max_bytes or sum(rows) == 1:
+            return rows
+        shares = [size * size_max_bytes // sum(sizes) for size in sizes]
+        fitting = self._catalog.measure(ranges, shares)
+        taken = [found.end - each.start for found, each in zip(fitting, waiting, strict=True)]
+        return taken if any(taken) else self._admit(waiting, 1)
 
     def _admit(self, waiting: Sequence[Waiting], rows_max: int) -> list[int]:
         match self._options.admission:
@@ -236,3 +248,7 @@ def _begins_of(topic: TopicNow, begun: TopicOffsets | None) -> dict[str, int]:
 
 def _ends_of(topic: TopicNow) -> TopicOffsets:
     return TopicOffsets(created_at=topic.created_ms, queues={span.queue: span.max_offset for span in topic.spans})
+
+
+def _first(waiting: Waiting, rows: int) -> QueueRange:
+    return QueueRange(topic=waiting.topic, queue=waiting.queue, start=waiting.start, end=waiting.start + rows)

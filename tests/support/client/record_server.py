@@ -88,6 +88,20 @@ def record_server(script: Script) -> Iterator[Script]:
             else:
                 self._refuse(404, code="topic-not-found", topic=script.topic)
 
+        def do_POST(self) -> None:
+            script.seen.append(self.path)
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"] or 0)) or b"{}")
+            asked = body["topics"][0]
+            rows = []
+            for queue, begin in asked["begin"].items():
+                size, at = 0, begin
+                for record in script.queues[queue][begin : asked["end"][queue]]:
+                    if size + len(record) > asked.get("budget_bytes", {}).get(queue, 1 << 60):
+                        break
+                    size, at = size + len(record), at + 1
+                rows.append({"queue": queue, "measured_to": at, "size_bytes": size})
+            self._tell({"topics": [{"topic": asked["topic"], "queues": rows}]})
+
         def do_PUT(self) -> None:
             script.seen.append(self.path)
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"] or 0)) or b"{}")

@@ -1,13 +1,14 @@
-"""The table of options in docs/spark.md, made from the code: `python -m tests.support.documents.spark_options` writes it anew.
+"""The tables of options and views in docs/spark.md, made from the code: `python -m tests.support.documents.spark_options` writes them anew.
 
-It is not among those of `tables`, since the data source needs its extra to be imported.
+They are not among those of `tables`, since the data source needs its extra to be imported.
 """
 
 from tern_spark.options import ROWS
+from tern_spark.views.tables import VIEWS
 from tests.support.documents.pages import ROOT
 
 PAGE = ROOT / "docs" / "spark.md"
-_BEGIN, _END = "<!-- table: options -->", "<!-- end of table -->"
+_END = "<!-- end of table -->"
 
 
 def options() -> str:
@@ -17,12 +18,22 @@ def options() -> str:
     return "\n".join(rows)
 
 
+def views() -> str:
+    """Every view with its columns."""
+    rows = ["| view | columns |", "|---|---|"]
+    return "\n".join(rows + [f"| `{name}` | `{view.ddl}` |" for name, view in VIEWS.items()])
+
+
 def written() -> str:
-    """The text of the page with its table made anew."""
-    before, _, rest = PAGE.read_text("utf-8").partition(_BEGIN)
-    _, end, after = rest.partition(_END)
-    assert end, f"{PAGE.name} has no place for the table of options"
-    return f"{before}{_BEGIN}\n{options()}\n{_END}{after}"
+    """The text of the page with its tables made anew."""
+    text = PAGE.read_text("utf-8")
+    for name, make in (("options", options), ("views", views)):
+        begin = f"<!-- table: {name} -->"
+        before, _, rest = text.partition(begin)
+        _, end, after = rest.partition(_END)
+        assert end, f"{PAGE.name} has no place for the table of {name}"
+        text = f"{before}{begin}\n{make()}\n{_END}{after}"
+    return text
 
 
 if __name__ == "__main__":

@@ -109,10 +109,9 @@ def test_proportional_follows_the_backlog_and_even_does_not() -> None:
     size_bytes=st.integers(1, 5_000),
     size_max_bytes=st.integers(1, 100_000),
 )
-def test_a_limit_of_bytes_is_kept_by_the_estimate(rows: list[int], size_bytes: int, size_max_bytes: int) -> None:
+def test_a_limit_of_bytes_is_kept_by_the_mean_sizes(rows: list[int], size_bytes: int, size_max_bytes: int) -> None:
     """Property: as many rows as fit, at least one."""
     waiting = [Waiting(topic="orders", queue=f"broker-a:{at}", start=0, end=each) for at, each in enumerate(rows)]
-    found = within_bytes(
-        waiting, size_max_bytes, {"orders": size_bytes}, lambda rows_max: proportional(waiting, rows_max)
-    )
+    sizes = [float(size_bytes)] * len(rows)
+    found = within_bytes(waiting, size_max_bytes, sizes, lambda rows_max: proportional(waiting, rows_max))
     assert sum(found) == max(1, min(sum(rows), size_max_bytes // size_bytes))

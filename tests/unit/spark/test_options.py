@@ -25,6 +25,7 @@ LEGAL: dict[str, tuple[str, str, object]] = {
     "subscribe": ("orders, payments,orders", "batch", ("orders", "payments")),
     "subscribePattern": ("ord.*|pay", "stream", "ord.*|pay"),
     "assign": ('{"orders": ["broker-a:0", "broker-b:7"]}', "batch", {"orders": ("broker-a:0", "broker-b:7")}),
+    "view": ("Lag", "batch", "lag"),
     "startingOffsets": ("Earliest", "stream", "earliest"),
     "startingTimestamp": ("2026-01-31T12:00:00Z", "batch", At(1_769_860_800_000)),
     "startingOffsetsByTimestamp": (
@@ -90,6 +91,13 @@ def test_an_option_of_the_other_kind_of_read_is_refused(name: str) -> None:
     value, reads, _ = LEGAL[name]
     with pytest.raises(OptionError, match=f"{name} has no meaning for a "):
         read_options(given_with(name, value), "batch" if reads == "stream" else "stream")
+
+
+def test_a_view_needs_no_topic_and_has_no_offsets() -> None:
+    """All topics by default; options of the messages are refused."""
+    assert read_options({"endpoint": GOOD["endpoint"], "view": "queues"}).view == "queues"
+    with pytest.raises(OptionError, match="endingOffsets has no meaning for view 'queues'"):
+        read_options({**GOOD, "view": "queues", "endingOffsets": "latest"})
 
 
 def test_a_stream_begins_at_the_end_and_a_batch_at_the_begin() -> None:
@@ -186,6 +194,7 @@ ILLEGAL = [
     ("assign", "orders", "assign is a document such as"),
     ("assign", '{"orders": []}', "no list of queues for 'orders'"),
     ("assign", '{"orders": ["0"]}', "assign: '0' is not a legal name"),
+    ("view", "lags", "view is 'lags'; use messages, queues"),
     ("startingOffsets", "now", "startingOffsets is earliest, latest, group"),
     ("startingOffsets", "-0", "startingOffsets is earliest, latest, group"),
     ("startingOffsets", "-1.2.3m", "not a duration"),

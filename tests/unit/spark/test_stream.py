@@ -216,12 +216,34 @@ def test_the_default_limit_is_that_of_the_options(proxy: Script) -> None:
     assert limits == [ReadMaxRows(5), ReadMaxBytes(6), ReadMinRows(7), ReadAllAvailable()]
 
 
-def test_bytes_limit_a_batch_by_the_size_of_the_first_records(proxy: Script) -> None:
-    """Four records fit, of equal size."""
-    size = len(proxy.queues["broker-a:0"][0])
-    reader = reader_of(proxy, maxBytesPerTrigger=str(4 * size))
-    start, end = next(run(reader))
-    assert len(rows_read(reader, start, end)) == 4
+@pytest.mark.parametrize("admission", ["proportional", "even", "oldest", "aligned"])
+@pytest.mark.parametrize("size_max_bytes", [1, 300, 1_000, 2_500, 100_000])
+def test_a_limit_of_bytes_is_exact_whatever_the_sizes(proxy: Script, admission: str, size_max_bytes: int) -> None:
+    """Small and large bodies in turn: no batch is larger, but for a single message, and all are read once."""
+    for queue, records in proxy.queues.items():
+        bodies = [b"x" * (10 if at % 3 else 900) for at in range(len(records))]
+        proxy.queues[queue] = [stored(at, body, queue=int(queue[-1])) for at, body in enumerate(bodies)]
+    clock = Clock()
+    clock.ms = 60_000
+    reader = reader_of(proxy, clock, maxBytesPerTrigger=str(size_max_bytes), admission=admission)
+    seen: list[tuple[int, int]] = []
+    for start, end in run(reader):
+        rows = rows_read(reader, start, end)
+        sizes = [len(proxy.queues[f"broker-a:{queue}"][offset]) for queue, offset in rows]
+        assert sum(sizes) <= size_max_bytes or len(rows) == 1
+        seen += rows
+    assert sorted(seen) == [(0, at) for at in range(10)] + [(1, at) for at in range(4)]
+
+
+def test_tasks_are_split_by_the_stored_bytes(proxy: Script) -> None:
+    """maxBytesPerPartition: 600 rows of about 500 bytes in parts of at most 65,536."""
+    proxy.queues = {"broker-a:0": [stored(at, b"x" * 400) for at in range(600)]}
+    reader = reader_of(proxy, maxBytesPerPartition="65536")
+    start = reader.initialOffset()
+    parts = reader.partitions(start, reader.latestOffset(start, ALL))
+    sizes = [sum(map(len, proxy.queues["broker-a:0"][each.start : each.end])) for part in parts for each in part.ranges]
+    assert len(sizes) == -(-sum(sizes) // 65_536)
+    assert max(sizes) <= 65_536
 
 
 def test_a_small_batch_is_held_until_the_delay_is_over(proxy: Script) -> None:
