@@ -1,4 +1,4 @@
-"""The job `compact`: many small files of an archive become few, by a manifest that replaces them."""
+"""The job `compact`: small files of an archive become few, by a manifest that replaces them."""
 
 import uuid
 from argparse import ArgumentParser, Namespace
