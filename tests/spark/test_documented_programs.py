@@ -14,15 +14,24 @@ from tests.support.documents.pages import blocks
 pytest.importorskip("pyspark", reason="the spark extra is not installed")
 
 from tern_spark.session import java_command
+from tests.support.client.job_runs import archive
 
 ROOT = Path(__file__).resolve().parents[2]
-PROGRAMS = [block for block in blocks(ROOT / "docs" / "spark.md") if block.reason == "spark"]
+PROGRAMS = [
+    block for block in blocks(ROOT / "docs" / "spark.md") if block.reason == "spark" and block.language == "python"
+]
 # What each prints, of 300 messages in the first queue and 200 in the second.
-PRINTED = ["500 messages", "500 messages are archived", "499 messages from there on", "1000 messages written"]
+PRINTED = [
+    "500 messages",
+    "500 messages are archived",
+    "499 messages from there on",
+    "1000 messages written",
+    "500 messages are archived",
+]
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.skipif(java_command(os.environ) is None, reason="Spark needs Java"),
-    pytest.mark.timeout(300),
+    pytest.mark.timeout(600),
 ]
 
 
@@ -40,6 +49,8 @@ def test_a_program_of_the_page_runs_as_a_file(tmp_path: Path, number: int) -> No
             for queue in (0, 1)
         }
         with record_server(Script(queues=queues)) as script:
+            if "archived_files" in text:
+                archive(script, tmp_path / "archive")
             done = run(tmp_path, text, script.url)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip().splitlines()[-1] == PRINTED[number]

@@ -19,7 +19,7 @@ pytestmark = [
     pytest.mark.skipif(java_command(os.environ) is None, reason="Spark needs Java"),
     # PySpark's own: unclosed sockets of its gateway, and warnings about the pandas and Python it will need one day.
     pytest.mark.filterwarnings("ignore"),
-    pytest.mark.timeout(300),
+    pytest.mark.timeout(600),
 ]
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from rich.console import Console
 
 from loadtest.bench.closed_loop import BenchFailed
-from loadtest.bench.delivery import MISSED
+from loadtest.bench.delivery.__main__ import MISSED
 from loadtest.bench.figures import Figure, show
 from loadtest.bench.own_mesh import own_mesh
 from loadtest.bench.spark.engine import Engine, open_spark

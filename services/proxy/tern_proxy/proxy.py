@@ -31,7 +31,7 @@ from tern_routing import Dial, GroupLink, OnDown, OnNotice, OnUp
 from tern_routing.group_links import BrokerDialler, follow, leaders
 from tern_routing.name_servers import Routing
 from tern_service.clock import Clock
-from tern_service.connection_table import ConnectionTable
+from tern_service.connections.table import ConnectionTable
 from tern_wire.checks.urls import CheckHosts
 from tern_wire.errors import NoLeader
 from tern_wire.handles import HandleMaker

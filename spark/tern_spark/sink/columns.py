@@ -123,10 +123,11 @@ def _text(column: Any) -> Any:
 def _milliseconds(column: Any) -> Any:
     if column is None or column.null_count == len(column):
         return None
-    if pa.types.is_timestamp(column.type):
-        # Rounded down, to the precision of the mesh.
-        column = pc.floor_temporal(column, unit="millisecond").cast(pa.timestamp("ms", column.type.tz))
-    return column.cast(pa.int64())
+    if not pa.types.is_timestamp(column.type):
+        return column
+    times_us = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64()).fill_null(0).to_numpy()
+    # Rounded down, to the precision of the mesh.
+    return pa.array(times_us // 1_000, mask=column.is_null().to_numpy(zero_copy_only=False))
 
 
 def _properties(column: Any) -> tuple[Any, Any]:

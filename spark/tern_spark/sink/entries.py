@@ -35,6 +35,9 @@ _BODY_MARK = b"\xa4body\xc6"
 _TEXT = b"\xdb"
 _DIGITS = np.frombuffer(b"0123456789abcdef", np.uint8)
 _NOTHING = b""
+_NO_ROWS = np.zeros(0, np.int64)
+# By the number of bytes that a text lacks to whole words of 8.
+_PADDING = pa.array([bytes(count) for count in range(8)], pa.binary())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,20 +178,29 @@ def _digits(numbers: npt.NDArray[Any], count: int) -> Octets:
 
 
 def _hashes(fields: Any) -> npt.NDArray[np.uint64]:
-    """Return a hash of each row of *fields* (binary): the sum of its bytes, each with a factor of
-    its position.
+    """Return a hash of each row of *fields* (binary): the sum of its size and of its words of 8
+    bytes, each with a factor of its position.
     """
-    entries = _entries(fields, np.zeros(len(fields), np.int64), is_ordered=False)
-    starts, sizes = entries.ends[:-1], entries.sizes
-    places = np.arange(len(entries.data)) - np.repeat(starts, sizes)
-    factors = np.arange(1, int(sizes.max(initial=0)) + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-    factors = (factors ^ factors >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
-    factors ^= factors >> np.uint64(27)
-    sums = np.concatenate(
-        ([np.uint64(0)], ((entries.data.astype(np.uint64) + np.uint64(1)) * factors[places]).cumsum())
-    )
-    hashes: npt.NDArray[np.uint64] = sums[entries.ends[1:]] - sums[starts]
+    sizes = pc.binary_length(fields).to_numpy().astype(np.uint64)
+    padded = _entries(_joined(fields, _PADDING.take(pa.array(-sizes.view(np.int64) % 8))), _NO_ROWS, is_ordered=False)
+    words = np.frombuffer(padded.data.tobytes(), "<u8")
+    starts, counts = padded.ends[:-1] // 8, padded.sizes // 8
+    places = np.arange(len(words)) - np.repeat(starts, counts)
+    factors = _factors(int(counts.max(initial=0)) + 1)
+    sums = np.zeros(len(words) + 1, np.uint64)
+    np.cumsum((words ^ words >> np.uint64(29)) * factors[places + 1], out=sums[1:])
+    hashes: npt.NDArray[np.uint64] = _mixed(sums[starts + counts] - sums[starts] + sizes * factors[0])
     return hashes
+
+
+def _factors(count: int) -> npt.NDArray[np.uint64]:
+    """Return *count* odd numbers without a pattern."""
+    return _mixed(np.arange(1, count + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)) | np.uint64(1)
+
+
+def _mixed(numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    numbers = (numbers ^ numbers >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
+    return numbers ^ numbers >> np.uint64(27)
 
 
 def _joined(*parts: Any) -> Any:

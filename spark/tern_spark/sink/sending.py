@@ -88,13 +88,13 @@ class BatchSends:
         return rows
 
     def send(self, batch: Batch) -> None:
-        """Return when all rows of *batch* are stored. TernError of a row that is refused for good,
-        or for too long.
+        """Return when all rows of *batch* are stored, or when another send has failed. TernError of
+        a row that is refused for good, or for too long.
         """
         began_ms, pause_ms = now_ms(), _PAUSE_MS
         while True:
             errors = self._send_once(batch)
-            if not errors:
+            if not errors or self._is_over:
                 return
             _refuse(batch.entries, errors, has_time=now_ms() - began_ms < self._options.send_timeout_ms)
             batch = _rest(batch, errors, self._new_task)

@@ -7,7 +7,7 @@ per request, before the answer: a status with a problem document, or `drop` to b
 import json
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -40,6 +40,8 @@ class Script:
     groups: dict[str, dict[str, int]] = field(default_factory=dict)
     faults: list[Fault] = field(default_factory=list)
     seen: list[str] = field(default_factory=list)
+    # Called with the offset of each page, before it is read.
+    before_page: Callable[[int], None] = lambda offset: None
     url: str = ""
 
 
@@ -134,6 +136,7 @@ def record_server(script: Script) -> Iterator[Script]:
 
         def _page(self, queue: str, query: dict[str, int]) -> None:
             start = query["offset"]
+            script.before_page(start)
             if start < script.min_offset:
                 problem = {"code": "offset-expired", "offset": start, "min_offset": script.min_offset}
                 self._answer(410, json.dumps(problem).encode(), {})

@@ -10,9 +10,9 @@ import uvicorn
 from starlette.types import Receive, Scope, Send
 from uvicorn.server import ServerState
 
-from tern_service.answer_writing import JOIN_SIZE_MAX_BYTES, PIECE_SIZE_BYTES, HeadWithBody
-from tern_service.answers import AnsweringProtocol
-from tern_service.connection_bounds import Bounds
+from tern_service.connections.answer_writing import JOIN_SIZE_MAX_BYTES, PIECE_SIZE_BYTES, HeadWithBody
+from tern_service.connections.answers import AnsweringProtocol
+from tern_service.connections.bounds import Bounds
 from tests.unit.service.test_connection import serving_app
 from tests.unit.service.test_server import talk
 

@@ -102,3 +102,21 @@ def test_times_are_in_milliseconds_rounded_down() -> None:
         {"body": b"", "deliver_at": -1},
         {"body": b"d", "deliver_at": 1_700_000_000_000},
     ]
+
+
+@settings(max_examples=100, deadline=None)
+@given(rows=st.lists(ROWS, min_size=2, max_size=8))
+def test_rows_with_other_fields_have_other_keys(rows: list[dict[str, Any]]) -> None:
+    """The last part of a key depends on all fields but the body, and on nothing else."""
+    keys = [entry["idempotency_key"][44:] for entry in decoded(encode(rows_of(batch_of(rows), 0), 0, TASK))]
+    fields = [repr({name: value for name, value in of_the_sdk(row).items() if name != "body"}) for row in rows]
+    for key, field in zip(keys, fields, strict=True):
+        assert [other == key for other in keys] == [other == field for other in fields]
+
+
+def test_a_hash_has_no_pattern_in_small_changes() -> None:
+    """20,000 tags that count up, and texts that differ in a trailing zero byte only: no two keys are equal."""
+    tags = [*(f"t{number}" for number in range(20_000)), "\0", "\0\0", "a", "a\0"]
+    batch = pa.RecordBatch.from_pydict({"body": [b""] * len(tags), "tags": tags})
+    entries = encode(rows_of(batch, 0), 0, TASK)
+    assert len({entry["idempotency_key"][44:] for entry in decoded(entries)}) == len(tags)
