@@ -59,7 +59,10 @@ RULES: dict[str, tuple[set[str], set[str]]] = {
     "tern_jobs": ({"tern_wire", "tern_client", "tern_spark"}, SERVING | {"asyncio", "pysyncobj"}),
     "jobs": ({"tern_wire", "tern_client", "tern_spark", "tern_jobs"}, SERVING | {"pysyncobj"}),
     "loadtest": (
-        {"tern_wire", "tern_client", "tern_store", "tern_raft", "tern_broker", "tern_proxy", "tern_service"},
+        {
+            *{"tern_wire", "tern_client", "tern_store", "tern_raft", "tern_broker", "tern_proxy", "tern_service"},
+            "tern_spark",
+        },
         SERVING | {"pysyncobj"},
     ),
 }

@@ -241,6 +241,8 @@ def join_path(broker_group: str) -> str:
 
 
 CLUSTER_PATH = "/v1/cluster"
+# POST plans a read of any number of topics.
+READ_PLAN_PATH = "/v1/reads/plan"
 # Value of `to` in a redrive instead of a time: each message's own queue, the default and only
 # target.
 TO_ORIGIN = "origin"

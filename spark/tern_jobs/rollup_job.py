@@ -14,7 +14,7 @@ from tern_jobs.frame.topics import topic_options
 from tern_jobs.reports.latencies import percentile_ms
 from tern_jobs.reports.minutes import Key, Sums, sum_range
 from tern_spark.pages import ProxyPages
-from tern_spark.ranges import plan_ranges, split_ranges
+from tern_spark.ranges import QueueRange, split_ranges
 
 _ROWS_PER_TASK = 1_000_000
 _COLUMNS = ("topic", "tag", "minute", "messages", "stored_bytes", "p50 ms", "p95 ms", "p99 ms", "max ms")
@@ -36,7 +36,12 @@ def run(options: Namespace, tasks: Tasks, progress: Progress, clock: Clock) -> O
     reading = topic_options(options, options.topics)
     with ProxyPages.of(reading) as pages:
         spans = [span for topic in reading.topics for span in pages.spans(topic)]
-    ranges = split_ranges(plan_ranges(spans, reading), rows_max=max(options.rows_per_task, 1), partitions_min=0)
+    whole = [
+        QueueRange(topic=span.topic, queue=span.queue, start=span.min_offset, end=span.max_offset)
+        for span in spans
+        if span.max_offset > span.min_offset
+    ]
+    ranges = split_ranges(whole, rows_max=max(options.rows_per_task, 1), partitions_min=0)
     sums: dict[Key, Sums] = {}
     for part in tasks.map("sums up", partial(sum_range, options=reading), ranges):
         for key, found in part.items():

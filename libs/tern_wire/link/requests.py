@@ -10,6 +10,7 @@ The heads are structs in the files of this folder (`heads.py` describes how they
   | `receives.py`          | RECEIVE, NOTIFY, SETTLE                                              |
   | `pulls.py`             | PULL, PULL_ANYWHERE (of any node, from its applied state), OFFSETS   |
   | `consumer_offsets.py`  | GROUP_OFFSETS, COMMIT_OFFSETS, SEEK                                  |
+  | `planned_reads/`       | PLAN_READ                                                            |
   | `queries.py`           | QUERY, TRACE, AWAIT_REPLY                                            |
   | `statistics.py`        | TOPIC_STATS, GROUP_STATS                                             |
   | `scheduled.py`         | LIST_SCHEDULED, RECALL                                               |
@@ -92,6 +93,7 @@ class RequestCode(IntEnum):
     DESCRIBE_PRODUCER_GROUP = 406
     PUT_PRINCIPAL = 3_002
     LIST_PRINCIPALS = 3_005
+    PLAN_READ = 420
 
 
 # Mass reads of consumers and people: they may wait for room, and must leave room for sends and
@@ -100,7 +102,7 @@ READS = frozenset(
     {
         *(RequestCode.PULL, RequestCode.PULL_ANYWHERE, RequestCode.RECEIVE, RequestCode.QUERY, RequestCode.TRACE),
         *(RequestCode.DEAD_LETTERS, RequestCode.LIST_SCHEDULED, RequestCode.TOPIC_STATS, RequestCode.GROUP_STATS),
-        *(RequestCode.HOSTED, RequestCode.AWAIT_REPLY, RequestCode.NOTIFY),
+        *(RequestCode.HOSTED, RequestCode.AWAIT_REPLY, RequestCode.NOTIFY, RequestCode.PLAN_READ),
     }
 )
 

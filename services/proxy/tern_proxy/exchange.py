@@ -25,8 +25,8 @@ from tern_wire.link.codec import encode_json, encode_msgpack
 from tern_wire.paths import JSON, MSGPACK, NDJSON, OCTETS, RECORDS
 
 RawHeaders = list[tuple[bytes, bytes]]
-# Status, headers without Content-Length and MQ-Request-Id, body.
-Reply = tuple[int, RawHeaders, bytes]
+# Status, headers without Content-Length and MQ-Request-Id, body. A view must not change any more.
+Reply = tuple[int, RawHeaders, bytes | memoryview]
 # Error for a body of (at least) this size in bytes.
 TooLarge = Callable[[int], TernError]
 

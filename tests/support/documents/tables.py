@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tern_wire import errors as table
-from tern_wire import limits, limits_namespaces, limits_requests, limits_retention
+from tern_wire import limits, limits_namespaces, limits_reads, limits_requests, limits_retention
 from tern_wire.tern_error import TernError
 from tests.support.documents.pages import ROOT
 
@@ -52,6 +52,9 @@ _SHOWN = {
         ("longest visibility timeout", "INVISIBLE_MAX_MS"),
         ("filter", "FILTER_SIZE_MAX_BYTES"),
         ("terms of a filter", "FILTER_TERMS_MAX"),
+        ("topics of a read plan", "READ_PLAN_TOPICS_MAX"),
+        ("queues of a read plan", "READ_PLAN_QUEUES_MAX"),
+        ("messages whose size a read plan sums up, in one broker group", "READ_PLAN_ROWS_MAX"),
         ("head (request line and fields)", "REQUEST_HEAD_SIZE_MAX_BYTES"),
         ("depth of JSON", "JSON_DEPTH_MAX"),
     ),
@@ -103,7 +106,7 @@ def _value(name: str) -> str:
     return f"{value:,}"
 
 
-_HOMES = (limits, limits_requests, limits_namespaces, limits_retention)
+_HOMES = (limits, limits_requests, limits_namespaces, limits_retention, limits_reads)
 
 
 def limits_table() -> str:

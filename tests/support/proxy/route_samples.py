@@ -62,6 +62,7 @@ _MORE: dict[tuple[str, str], dict[str, Any]] = {
     ("POST", "/v1/groups/{group}/dlq/redrive"): {"json": {"topic": "orders"}},
     ("PUT", "/v1/principals/{principal}"): {"json": {}},
     ("POST", "/v1/principals/{principal}/keys"): {"json": {}},
+    ("POST", "/v1/reads/plan"): {"json": {"topics": [{"topic": "orders"}], "sizes": True}},
     ("GET", "/v1/acls"): {"params": {"topic": "orders"}},
 }
 

@@ -25,6 +25,7 @@ from tern_proxy.routes.offsets.routes import ROUTES as OFFSETS
 from tern_proxy.routes.principals.routes import ROUTES as PRINCIPALS
 from tern_proxy.routes.producer_groups.routes import ROUTES as PRODUCER_GROUPS
 from tern_proxy.routes.queries.routes import ROUTES as QUERIES
+from tern_proxy.routes.reads.routes import ROUTES as READS
 from tern_proxy.routes.reference.routes import ROUTES as REFERENCE
 from tern_proxy.routes.requests.routes import ROUTES as REQUESTS
 from tern_proxy.routes.route import Route
@@ -44,6 +45,7 @@ ROUTES: tuple[Route, ...] = (
     *SCHEDULED,
     *STATISTICS,
     *OFFSETS,
+    *READS,
     *CLUSTER,
     *HEALTH,
     *REFERENCE,

@@ -19,8 +19,8 @@ ASKED = ListScheduled(topic="orders", begin_ms=1, end_ms=2, count=3, after=(0, -
 
 def requests() -> list[type[LinkRequest[Any]]]:
     """Every request of the folder."""
-    for module in pkgutil.iter_modules(tern_wire.link.__path__):
-        importlib.import_module(f"tern_wire.link.{module.name}")
+    for module in pkgutil.walk_packages(tern_wire.link.__path__, "tern_wire.link."):
+        importlib.import_module(module.name)
     found: list[type[LinkRequest[Any]]] = []
     unseen = [*LinkRequest.__subclasses__()]
     while unseen:

@@ -1,0 +1,1 @@
+"""Planned reads over HTTP: plans of many topics."""
