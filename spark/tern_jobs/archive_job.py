@@ -67,6 +67,7 @@ def run(options: Namespace, tasks: Tasks, progress: Progress, clock: Clock) -> O
         attempt = uuid.uuid4().hex
         if is_resumed:
             progress.step(f"finishes the plan of run {plan.number}, which was interrupted")
+            folder.drop_parts()
         else:
             write_plan(folder, plan, attempt)
         task = partial(archive_range, options=reading, uri=options.to)

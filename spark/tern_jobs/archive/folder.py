@@ -99,6 +99,14 @@ class ArchiveFolder:
         found = [info.base_name for info in self._files.get_file_info(selector) if info.is_file]
         return sorted(name for name in found if _PART not in name)
 
+    def drop_parts(self) -> int:
+        """Remove the unfinished files of killed writers; return how many there were."""
+        selector = fs.FileSelector(self._root, recursive=True, allow_not_found=True)
+        found = [info.path for info in self._files.get_file_info(selector) if info.is_file and _PART in info.base_name]
+        for path in found:
+            self._files.delete_file(path)
+        return len(found)
+
     def delete(self, path: str) -> None:
         """Remove a file."""
         self._files.delete_file(self._at(path))

@@ -134,9 +134,15 @@ def archived_files(uri: str, topics: Sequence[str] = ()) -> list[str]:
 
 
 def publish_manifest(folder: ArchiveFolder, manifest: Manifest, attempt: str) -> str:
-    """Write *manifest* at once, and return its hash."""
+    """Write *manifest* at once, and return its hash.
+
+    JobFailed when its number is taken: another run was at work at the same time.
+    """
     content = msgspec.json.format(msgspec.json.encode(manifest), indent=1) + b"\n"
-    folder.write(f"{_MANIFESTS}/{manifest.number:08}.json", content, attempt)
+    name = f"{manifest.number:08}.json"
+    if name in folder.names(_MANIFESTS):
+        raise JobFailed("Another run was faster", f"Manifest {name} is there. Run again, one run at a time.")
+    folder.write(f"{_MANIFESTS}/{name}", content, attempt)
     return hashlib.sha256(content).hexdigest()
 
 

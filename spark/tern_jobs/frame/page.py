@@ -3,7 +3,7 @@
 from html import escape
 
 from tern_jobs.frame.outcome import Outcome, Table
-from tern_jobs.frame.plots import plot_svg
+from tern_jobs.frame.plots import has_data, plot_svg
 from tern_jobs.frame.text import head, shown
 
 # Readers scroll no further; the JSON has all rows.
@@ -37,7 +37,7 @@ def html_page(job: str, outcome: Outcome, *, note: str) -> str:
         f'<p class="verdict {verdict}">{escape(outcome.headline)}</p>',
         f'<p class="note">{escape(note)}</p>',
     ]
-    parts += [plot_svg(plot) for plot in outcome.plots]
+    parts += [plot_svg(plot) for plot in outcome.plots if has_data(plot)]
     if outcome.faults:
         faults = "".join(f"<li>{escape(fault)}</li>" for fault in outcome.faults[:ROWS_MAX])
         parts.append(f'<h2>{len(outcome.faults)} faults</h2><ul class="bad">{faults}</ul>')

@@ -12,6 +12,11 @@ _LINE_HEIGHT, _LEFT, _BOTTOM = 240, 70, 26
 BARS_MAX, LINES_MAX = 20, 6
 
 
+def has_data(plot: Plot) -> bool:
+    """Return whether there is anything to draw."""
+    return bool(plot.labels if isinstance(plot, Bars) else plot.xs and plot.lines)
+
+
 def plot_svg(plot: Plot) -> str:
     """Return *plot* as an SVG element."""
     return _bars(plot) if isinstance(plot, Bars) else _lines(plot)

@@ -63,6 +63,8 @@ def record_server(script: Script) -> Iterator[Script]:
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        # Head and body in one write: in two, the second waits 40 ms for an acknowledgement of the first.
+        wbufsize = -1
 
         def do_GET(self) -> None:
             script.seen.append(self.path)

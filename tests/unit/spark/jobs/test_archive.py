@@ -171,6 +171,26 @@ def test_offsets_deleted_during_the_run_keep_what_was_read_before(
     assert verify(script, tmp_path).code == 0
 
 
+def test_a_second_run_at_the_same_time_does_not_replace_the_first_one_s_manifest(
+    script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both plan, both read; one publishes, the other ends with 1. The archive is that of the first."""
+    planned = planning.plan_archive
+
+    def overtaken(*given: Any, **named: Any) -> Any:
+        found = planned(*given, **named)
+        monkeypatch.setattr(archive_job, "plan_archive", planned)
+        assert archive(script, tmp_path).code == 0
+        return found
+
+    monkeypatch.setattr(archive_job, "plan_archive", overtaken)
+    ended = archive(script, tmp_path)
+    assert ended.code == 1
+    assert "Manifest 00000001.json is there" in ended.stderr
+    assert verify(script, tmp_path).code == 0
+    assert archive(script, tmp_path).facts["manifest"] == 1
+
+
 def test_a_topic_that_was_made_again_is_refused(script: Script, tmp_path: Path) -> None:
     """Its queue ends before its archive does."""
     archive(script, tmp_path)

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.support.client.job_runs import archive, two_days, verify
+from tests.support.client.job_runs import archive, files, two_days, verify
 from tests.support.client.record_server import Script, record_server
 
 # Pages that the process may read before it is killed; more than there are: it ends by itself.
@@ -33,6 +33,7 @@ def test_a_process_killed_at_any_page_loses_nothing(tmp_path: Path) -> None:
             script.queues["broker-a:1"] += two_days(1, 7, first=60 + 7 * number)
         script.before_page = lambda offset: None
         assert archive(script, at).code == 0
+        assert [name for name in files(at) if ".part-" in name or "plans" in name] == []
         proof = verify(script, at)
     assert (proof.code, proof.faults) == (0, [])
     assert proof.facts["rows"] == proof.facts["compared rows"] == 180 + 7 * len(PAGES)

@@ -66,6 +66,8 @@ def test_the_page_needs_nothing_else_and_is_dark_or_light() -> None:
     assert page.index("<svg") < page.index("<table")
     assert "one &lt;script&gt;" in page and "a&amp;b" in page
     assert 'class="verdict bad"' in page
+    nothing = Outcome(headline="", plots=[Bars(title="Rows", labels=[], values=[], unit="rows")])
+    assert "<svg" not in html_page("x", nothing, note="")
     many = Outcome(headline="", tables=[Table(title="", columns=("n",), rows=[(n,) for n in range(ROWS_MAX + 5)])])
     assert "and 5 more" in html_page("x", many, note="")
 
