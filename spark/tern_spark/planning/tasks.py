@@ -5,6 +5,7 @@ before its first row: 1,000 rows over 8 queues are one task, not eight.
 """
 
 from collections.abc import Sequence
+from heapq import heappush, heapreplace
 
 from tern_spark.options import ReadOptions
 from tern_spark.ranges import QueueRange, split_ranges
@@ -41,13 +42,13 @@ def join(pieces: Sequence[QueueRange], *, rows_max: int, tasks_min: int) -> list
         return [(piece,) for piece in pieces]
     # The largest piece first, each into the emptiest task: the tasks are about even.
     tasks: list[list[int]] = [[] for _ in range(count)]
-    filled = [0] * count
+    emptiest = [(0, number) for number in range(count)]
     for at in sorted(range(len(pieces)), key=lambda at: (-pieces[at].rows, at)):
-        emptiest = filled.index(min(filled))
-        if rows_max and filled[emptiest] and filled[emptiest] + pieces[at].rows > rows_max:
-            tasks.append([])
-            filled.append(0)
-            emptiest = len(tasks) - 1
-        tasks[emptiest].append(at)
-        filled[emptiest] += pieces[at].rows
+        filled, number = emptiest[0]
+        if rows_max and filled and filled + pieces[at].rows > rows_max:
+            tasks.append([at])
+            heappush(emptiest, (pieces[at].rows, len(tasks) - 1))
+        else:
+            tasks[number].append(at)
+            heapreplace(emptiest, (filled + pieces[at].rows, number))
     return [tuple(pieces[at] for at in task) for task in sorted(sorted(task) for task in tasks if task)]

@@ -226,13 +226,14 @@ class StreamPlanner:
     ) -> StreamOffsets:
         # A topic that a pattern no longer finds keeps its offsets.
         found = {topic: TopicOffsets(created_at=old.created_at, queues=old.queues) for topic, old in start.items()}
+        reached: dict[str, dict[str, int]] = {}
+        for each in waiting:
+            offset = each.start + rows.get((each.topic, each.queue), 0)
+            reached.setdefault(each.topic, {})[each.queue] = offset
         for topic in ends:
             old = start.get(topic.topic)
             known = old.queues if old and old.created_at == topic.created_ms else {}
-            queues = dict(known)
-            for each in waiting:
-                if each.topic == topic.topic:
-                    queues[each.queue] = each.start + rows.get((each.topic, each.queue), 0)
+            queues = {**known, **reached.get(topic.topic, {})}
             began = {queue: offset for queue, offset in begins[topic.topic].items() if queue not in known}
             found[topic.topic] = TopicOffsets(created_at=topic.created_ms, queues=queues, began=began)
         return found

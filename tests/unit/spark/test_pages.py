@@ -1,5 +1,6 @@
 """The page reader against a scripted proxy over real HTTP: it ends by offset, repeats what can be cured, and fails over."""
 
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -46,11 +47,38 @@ def test_spans_tell_what_every_queue_holds(proxy: Script) -> None:
     assert len(proxy.seen) == 1
 
 
+@pytest.mark.parametrize("prefetch", ["0", "1", "2"])
 @pytest.mark.parametrize("page_rows_max", [1, 3, 10, 11])
-def test_a_read_yields_every_offset_once_whatever_the_pages(proxy: Script, page_rows_max: int) -> None:
+def test_a_read_yields_every_offset_once_whatever_the_pages(proxy: Script, page_rows_max: int, prefetch: str) -> None:
     """Pages of any length; the read ends at the planned end."""
     proxy.page_rows_max = page_rows_max
-    assert read_all(proxy) == list(range(10))
+    assert read_all(proxy, prefetchPages=prefetch) == list(range(10))
+
+
+def test_a_task_that_is_left_early_leaves_no_thread_and_asks_for_no_more(proxy: Script) -> None:
+    """Spark drops the iterator of a task as soon as a limit is reached: pages of one row, of which one is taken."""
+    proxy.page_rows_max = 1
+    reader = TernReader(read_options({"endpoint": proxy.url, "subscribe": "orders"}), READ_COLUMNS)
+    (part,) = reader.partitions()
+    rows = reader.read(part)
+    assert next(rows).column("queue_offset").to_pylist() == [0]
+    rows.close()  # type: ignore[attr-defined]
+    assert "ternmq-read-ahead" not in {thread.name for thread in threading.enumerate()}
+    pulled = [path for path in proxy.seen if "/queues/" in path]
+    assert len(pulled) <= 4  # the one taken, two ahead, and one under way
+
+
+def test_failures_are_cured_beside_the_decoder_as_without_it(proxy: Script) -> None:
+    """Each page's first request fails, in turn by no leader, a broken connection and a gateway."""
+    proxy.page_rows_max = 4
+    reader = TernReader(
+        read_options({"endpoint": proxy.url, "subscribe": "orders", "fetchRetryIntervalMs": "1"}), READ_COLUMNS
+    )
+    (part,) = reader.partitions()
+    proxy.faults = [(503, {"code": "no-leader", "broker_group": "broker-a"}), "drop", (504, {})]
+    found = [offset for batch in reader.read(part) for offset in batch.column("queue_offset").to_pylist()]
+    assert found == list(range(10))
+    assert not proxy.faults
 
 
 @pytest.mark.parametrize("rows_max", [1, 3, 4, 9])

@@ -90,3 +90,11 @@ def test_the_stricter_of_rows_and_bytes_counts(rows_max: int) -> None:
     sizes = [sum(each.rows for each in task) for task in divide([range_of(0, 1_000)], options, 1_000)]
     assert max(sizes) <= min(rows_max, 65)
     assert sum(sizes) == 1_000
+
+
+def test_ten_thousand_queues_are_divided_into_even_tasks() -> None:
+    """Each with 800 rows: as many tasks as there is work for, none with much more than another."""
+    tasks = divide([range_of(queue, 800) for queue in range(10_000)], OPTIONS)
+    sizes = [sum(each.rows for each in task) for task in tasks]
+    assert len(tasks) == -(-8_000_000 // TASK_ROWS_MIN)
+    assert max(sizes) - min(sizes) <= 800
