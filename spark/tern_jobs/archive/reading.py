@@ -1,18 +1,17 @@
 """The rows of a queue range as batches, from the proxies or from a file of the archive."""
 
-import zlib
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tern_jobs.archive.folder import ArchiveFolder
-from tern_spark.columns import record_batch
 from tern_spark.options import ReadOptions
-from tern_spark.pages import ProxyPages
+from tern_spark.ranges import QueueRange
+from tern_spark.reading import read_ranges
 from tern_spark.schema import COLUMNS
-from tern_wire.names import parse_queue
 
 _BATCH_ROWS = 16_384
 
@@ -20,18 +19,13 @@ _BATCH_ROWS = 16_384
 def broker_batches(
     options: ReadOptions, topic: str, queue: str, start: int, end: int, names: Sequence[str] = tuple(COLUMNS)
 ) -> Iterator[Any]:
-    """Yield the rows of offsets *start* to below *end*, one batch for each page.
+    """Return the rows of offsets *start* to below *end*, one batch for each page.
 
     OffsetExpired (field `min_offset`) when offsets of the range were deleted.
     """
-    place, offset = parse_queue(queue, topic), start
-    first = zlib.crc32(f"{topic}/{queue}/{start}".encode())
-    with ProxyPages.of(options, first) as pages:
-        while offset < end:
-            page = pages.page(topic, queue, offset, end, options.page_size_bytes)
-            if page.records:
-                yield record_batch(page.records, topic=topic, queue=place, names=names)
-            offset = page.next_offset
+    # A gap is never passed over here: its place decides what the archive records.
+    strict = replace(options, fail_on_data_loss=True)
+    return read_ranges([QueueRange(topic=topic, queue=queue, start=start, end=end)], strict, tuple(names))
 
 
 def file_batches(folder: ArchiveFolder, path: str, from_offset: int = 0) -> Iterator[Any]:
