@@ -32,7 +32,7 @@ PYTEST_DONE = || [ $$? -eq 5 -a -n "$(ARGS)" ]
 PIP_INSTALL = $(BIN)/python -m pip install -q --retries 10
 
 .DEFAULT_GOAL := help
-.PHONY: help install run down test campaigns shake shake-meshes test-spark test-failover test-mixed crash-states sim chaos reloads flood doors contract fuzz blocking check compose-test bench bench-store bench-raft bench-delivery bench-transactions load interop packages-test clean wipe
+.PHONY: help install run down test campaigns shake shake-meshes test-spark test-failover test-mixed crash-states sim chaos reloads flood doors contract fuzz blocking check compose-test bench bench-store bench-raft bench-delivery bench-transactions bench-spark load interop packages-test clean wipe
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -123,6 +123,9 @@ bench-delivery: .venv/.test ## Measure delivery in meshes of its own: order, key
 
 bench-transactions: .venv/.test ## Measure transactions, and what 100,000 open ones cost: about 5 minutes (ARGS='--scale 0.1 speed')
 	$(BIN)/python -m loadtest.bench.transactions $(ARGS)
+
+bench-spark: .venv/.ready ## Measure Spark's reads from a mesh of its own beside Parquet: 5 minutes, 6 GB (ARGS='--rows 100000'); needs Java 17
+	$(BIN)/python -m loadtest.bench.spark $(ARGS)
 
 load: .venv/.ready ## Load the running mesh with Locust: USERS=50 SECONDS=30 HOST=http://127.0.0.1:8080
 	@mkdir -p .tern/load

@@ -11,8 +11,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from loadtest.bench.store_entries import EntryMaker, Shape
-from loadtest.bench.store_node import BenchNode
+from loadtest.bench.store.entries import EntryMaker, Shape
+from loadtest.bench.store.node import BenchNode
 from tern_broker.core.sending import sending
 from tern_store import store
 from tern_store.log.entry import HEADER_SIZE_BYTES

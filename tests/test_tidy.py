@@ -56,9 +56,13 @@ RULES: dict[str, tuple[set[str], set[str]]] = {
     "tern_proxy": (BELOW_SERVICES | {"tern_routing"}, {"httpx", "pysyncobj"}),
     "tern_txn_checker": (BELOW_SERVICES | {"tern_http", "tern_routing"}, SERVING | {"httpx", "pysyncobj"}),
     "tern_spark": ({"tern_wire", "tern_client"}, SERVING | {"asyncio", "pysyncobj"}),
-    "jobs": ({"tern_wire", "tern_client", "tern_spark"}, SERVING | {"pysyncobj"}),
+    "tern_jobs": ({"tern_wire", "tern_client", "tern_spark"}, SERVING | {"asyncio", "pysyncobj"}),
+    "jobs": ({"tern_wire", "tern_client", "tern_spark", "tern_jobs"}, SERVING | {"pysyncobj"}),
     "loadtest": (
-        {"tern_wire", "tern_client", "tern_store", "tern_raft", "tern_broker", "tern_proxy", "tern_service"},
+        {
+            *{"tern_wire", "tern_client", "tern_store", "tern_raft", "tern_broker", "tern_proxy", "tern_service"},
+            "tern_spark",
+        },
         SERVING | {"pysyncobj"},
     ),
 }

@@ -39,6 +39,7 @@ from tern_cli.commands.producer_group import producer_group_app
 from tern_cli.commands.query import msg_app, seek_group, show_lag, show_topic_stats
 from tern_cli.commands.request import reply, request
 from tern_cli.commands.scheduled import scheduled_app
+from tern_cli.commands.spark import spark_app
 from tern_cli.commands.topic import topic_app
 from tern_cli.commands.tx import tx_app
 from tern_cli.demo.commands import demo_app
@@ -227,6 +228,7 @@ app.add_typer(tx_app, name="tx", rich_help_panel="Messages")
 app.add_typer(topic_app, name="topic", rich_help_panel="Admin")
 app.add_typer(lease_app, name="lease", rich_help_panel="Admin")
 app.add_typer(demo_app, name="demo", rich_help_panel="Mesh")
+app.add_typer(spark_app, name="spark", rich_help_panel="Files")
 group_app.command(name="members")(list_members)
 group_app.command(name="assignments")(list_assignments)
 group_app.command(name="locks")(list_locks)

@@ -9,7 +9,7 @@ hanging one with the next leader's notice (attempts.py); waiting requests then c
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
@@ -60,6 +60,8 @@ OnDown = Callable[[Link, Exception | None], None]
 OnNotice = Callable[[Link, Frame], None]
 # (host, port, on_up, on_down, on_notice): keeps dialling, reports links and notices.
 Dial = Callable[[str, int, OnUp, OnDown, OnNotice], Dialled]
+# Parts of a request -> the same with more fields in the head.
+Addition = Callable[[Parts], Parts]
 
 
 @dataclass(slots=True)
@@ -72,7 +74,9 @@ class _Node:
 
 
 class GroupLink:
-    """Requests to one broker group. All methods belong to one event loop."""
+    """Requests to one broker group. All methods belong to one event loop.
+    *additions*: by request code, what adds fields to a head before it is sent.
+    """
 
     def __init__(
         self,
@@ -81,11 +85,13 @@ class GroupLink:
         *,
         leader_wait_ms: int = LEADER_WAIT_MS,
         on_routing_error: Callable[[], None] = lambda: None,
+        additions: Mapping[RequestCode, Addition] | None = None,
     ) -> None:
         self.broker_group = broker_group
         self._dial = dial
         self._leader_wait_s = leader_wait_ms / 1_000
         self._on_routing_error = on_routing_error
+        self._additions = additions or {}
         self._nodes: dict[str, _Node] = {}
         self._group_size = 1
         self._belief = LeaderBelief()
@@ -260,42 +266,26 @@ class GroupLink:
         is_prompt: bool = True,
     ) -> tuple[R, memoryview]:
         """The leader's reply to *request* and the bytes behind it. *raw* goes behind the request.
-        Errors of `exchange`; LinkReplyMalformed: reply or request cannot be decoded.
+        *is_prompt* False: it may take its time, as a long poll.
+        NoLeader, Overloaded and the broker's own errors: nothing was done. OutcomeUnknown: it may
+        have been done, or (*is_repeatable*) every repeat up to the deadline failed too.
+        LinkReplyMalformed: reply or request cannot be decoded.
         """
+        code = request.code
+        is_due = is_prompt and code in DUE_READS
+        if is_due and self.reading >= READS_AT_A_TIME_MAX:
+            raise Overloaded(what=f"reads at a time from broker group '{self.broker_group}'")
+        self.reading += is_due
         try:
-            body = await self.exchange(
-                request.code,
-                head_parts(request, raw),
-                is_repeatable=is_repeatable,
-                deadline_ms=deadline_ms,
-                is_prompt=is_prompt,
-            )
+            parts = head_parts(request, raw)
+            if (add := self._additions.get(code)) is not None:
+                parts = add(parts)
+            body = await self._request(code, parts, is_repeatable, deadline_ms, is_prompt=is_prompt)
             return cast("tuple[R, memoryview]", read_head(request.reply, body))
         except LinkBodyMalformed as error:
             raise LinkReplyMalformed(**error.fields) from error
-
-    async def exchange(
-        self,
-        code: RequestCode,
-        parts: Parts,
-        *,
-        is_repeatable: bool,
-        deadline_ms: int = APPEND_DEADLINE_MS,
-        is_prompt: bool = True,
-    ) -> bytes | memoryview:
-        """The body of the leader's reply. *is_prompt* False: it may take its time, as a long poll.
-        NoLeader, Overloaded and the broker's own errors: nothing was done. OutcomeUnknown: it may
-        have been done, or (*is_repeatable*) every repeat up to the deadline failed too.
-        """
-        if not (is_prompt and code in DUE_READS):
-            return await self._request(code, parts, is_repeatable, deadline_ms, is_prompt=is_prompt)
-        if self.reading >= READS_AT_A_TIME_MAX:
-            raise Overloaded(what=f"reads at a time from broker group '{self.broker_group}'")
-        self.reading += 1
-        try:
-            return await self._request(code, parts, is_repeatable, deadline_ms, is_prompt=True)
         finally:
-            self.reading -= 1
+            self.reading -= is_due
 
     async def _request(
         self, code: RequestCode, parts: Parts, is_repeatable: bool, deadline_ms: int, *, is_prompt: bool

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tern_service.bodies import read_body, read_strict
     from tern_service.clock import Clock, SystemClock
-    from tern_service.descriptors import need_descriptors
+    from tern_service.connections.descriptors import need_descriptors
     from tern_service.health import add_health
     from tern_service.logs import setup_logs
     from tern_service.memory import release_free_memory
@@ -34,7 +34,7 @@ _HOMES = {
     "load_settings": "settings",
     "metrics_routes": "plain_app",
     "new_request_id": "problems",
-    "need_descriptors": "descriptors",
+    "need_descriptors": "connections.descriptors",
     "open_socket": "server",
     "problem_reply": "problems",
     "read_body": "bodies",

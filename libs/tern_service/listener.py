@@ -2,8 +2,8 @@
 
 A connection is a stranger until its TLS handshake is over and its first head is complete. asyncio's
 own server leaves a silent peer in its handshake for 60 s, uncounted. Owner of every connection
-until it has a transport; then its protocol is, with the limits of `connection.py`. Law: a stranger
-costs at most a counted refusal, and at the cap the oldest stranger is closed.
+until it has a transport; then its protocol is, with the limits of `connections/connection.py`. Law:
+a stranger costs at most a counted refusal, and at the cap the oldest stranger is closed.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from typing import TypeAlias
 
 from tern_accept import OURS, Acceptor, Descriptors, Strangers
 from tern_security.contexts import TlsRefusal
-from tern_service.connection_bounds import Bounds
+from tern_service.connections.bounds import Bounds
 
 logger = logging.getLogger(__name__)
 

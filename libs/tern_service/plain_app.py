@@ -1,7 +1,7 @@
 """A plain ASGI application with a table of GET routes, for services with little HTTP.
 
-FastAPI costs 16 MB a process. The server guards requests as usual (`connection.py`); bodies are not
-read, and errors are problems.
+FastAPI costs 16 MB a process. The server guards requests as usual (`connections/connection.py`);
+bodies are not read, and errors are problems.
 """
 
 import logging

@@ -15,7 +15,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from tern_service.connection_table import address_in
+from tern_service.connections.table import address_in
 from tern_service.problems import REQUEST_ID, problem_reply, request_id_of
 from tern_service.request_memory import Holding, Room
 from tern_wire.errors import (

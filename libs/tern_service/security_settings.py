@@ -1,10 +1,5 @@
-"""Safe by default: every service's settings for TLS and authentication, and the rule to start.
+"""Every service's settings for TLS and authentication; the rule to start is in protection.py."""
 
-Every listener on loopback: credentials are optional, with a notice. Any other: authentication and
-TLS, or the process ends with 78.
-"""
-
-import ipaddress
 import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,15 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tern_security.tls import ClusterTls, TlsFiles, TlsUnusable
-from tern_service.protection import NOTICE_INSECURE, NOTICE_OPTIONAL, Protection
+from tern_service.protection import AUTO, OFF, REQUIRED, UNDERSTOOD, Protection, protection_of
 from tern_service.settings import refuse, setting
 
 if TYPE_CHECKING:
     from tern_service.process_security import ProcessSecurity
 
 
-AUTO, REQUIRED, OFF = "auto", "required", "off"
-UNDERSTOOD = "I-UNDERSTAND"
 _VERSIONS = {"1.3": ssl.TLSVersion.TLSv1_3, "1.2": ssl.TLSVersion.TLSv1_2}
 
 
@@ -101,44 +94,3 @@ class SecuritySettings:
                 raise ValueError(f"'{url}' ({option}) is not a URL; write it like http://127.0.0.1:9876.")
             if self.has_tls and not url.startswith("https://"):
                 raise ValueError(f"'{url}' ({option}) is plain; with --tls-cert-file name servers need https://.")
-
-
-def protection_of(settings: SecuritySettings, listens: Sequence[str]) -> Protection:
-    """The protection of a process with these settings and listeners; ValueError if it must not
-    start. Pure.
-    """
-    exposed = [listen for listen in listens if not is_loopback(listen)]
-    requires_keys = settings.auth == REQUIRED or (settings.auth == AUTO and bool(exposed))
-    if not exposed:
-        return Protection(
-            requires_keys=requires_keys, has_tls=settings.has_tls, notice="" if requires_keys else NOTICE_OPTIONAL
-        )
-    if requires_keys and settings.has_tls:
-        return Protection(requires_keys=True, has_tls=True)
-    if settings.insecure_no_auth == UNDERSTOOD:
-        # Either missing TLS or disabled keys leaves everything open.
-        requires_keys = settings.auth == REQUIRED
-        return Protection(
-            requires_keys=requires_keys, has_tls=settings.has_tls, is_insecure=True, notice=NOTICE_INSECURE
-        )
-    missing = []
-    if not requires_keys:
-        missing.append(f"--auth {settings.auth} must be auto or required")
-    if not settings.has_tls:
-        missing.append(
-            "--tls-cert-file, --tls-key-file and --tls-ca-file must be given (ternmq init-cluster makes them)"
-        )
-    raise ValueError(
-        f"'{exposed[0]}' (--listen) is not a loopback address, so authentication and TLS are required: {'; '.join(missing)}. "
-        f"Or listen on 127.0.0.1."
-    )
-
-
-def is_loopback(listen: str) -> bool:
-    """Whether only this machine reaches *listen*, an IP address or localhost; ValueError
-    otherwise.
-    """
-    try:
-        return ipaddress.ip_address("127.0.0.1" if listen == "localhost" else listen.strip("[]")).is_loopback
-    except ValueError:
-        raise ValueError(f"'{listen}' (--listen) is not an IP address; use 127.0.0.1, or 0.0.0.0 for all.") from None

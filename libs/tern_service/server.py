@@ -19,9 +19,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from tern_accept import OURS, Descriptors
 from tern_security.contexts import TlsRefusal
 from tern_security.peer_identity import peer_of
-from tern_service.connection import GuardedProtocol
-from tern_service.connection_bounds import Bounds
-from tern_service.connection_table import ConnectionTable
+from tern_service.connections.bounds import Bounds
+from tern_service.connections.connection import GuardedProtocol
+from tern_service.connections.table import ConnectionTable
 from tern_service.listener import Listener, MakeProtocol
 from tern_service.problems import problem_reply, request_id_of
 from tern_service.settings import refuse

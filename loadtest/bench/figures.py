@@ -49,6 +49,11 @@ BARS: Mapping[tuple[str, str], tuple[float, bool]] = {
     ("open_100000_memory", "value"): (100, False),
     ("open_100000_list", "value"): (50, False),
     ("open_100000_restart", "value"): (10, False),
+    # Of `make bench-spark`.
+    ("spark_read", "ratio"): (0.65, True),
+    ("spark_read", "python_us"): (3.0, False),
+    ("spark_read", "mesh_us"): (2.8, False),
+    ("spark_heads", "ratio"): (0.18, True),
 }
 
 

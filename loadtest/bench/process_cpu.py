@@ -8,7 +8,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _KIB = 1024
 
 Pids = Mapping[str, int]
@@ -23,7 +23,7 @@ def _cpu_seconds(pid: int) -> float:
     # The command's name may contain blanks and brackets, so fields are counted from the last
     # bracket on.
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
+    return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
 
 
 def cpu_us_each(before: Mapping[str, float], after: Mapping[str, float], count: int) -> dict[str, float]:

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from loadtest.bench.closed_loop import Step, run_closed_loop
-from loadtest.bench.delivery_sizes import Sizes
+from loadtest.bench.delivery.sizes import Sizes
 from loadtest.bench.figures import Figure
 from loadtest.bench.own_mesh import OwnMesh
 

@@ -16,7 +16,7 @@ if not is_installed("pyarrow"):
 from tern_spark.columns import record_batch
 from tern_spark.options import OptionError, ReadOptions, read_options
 from tern_spark.pages import Page, ProxyPages
-from tern_spark.ranges import QueueRange, QueueSpan, plan_ranges
+from tern_spark.ranges import QueueRange, QueueSpan
 from tern_spark.schema import COLUMNS, arrow_schema, row_schema
 
 if TYPE_CHECKING:
@@ -32,7 +32,6 @@ __all__ = [
     "ReadOptions",
     "TernSource",
     "arrow_schema",
-    "plan_ranges",
     "read_options",
     "record_batch",
     "register",

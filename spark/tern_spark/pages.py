@@ -1,22 +1,25 @@
 """Offsets and pages of records from proxies, for Spark's tasks: blocking HTTP/1.1, one connection.
 
-The reader owns its connection and its choice of proxy; one thread uses it. Reads have no effect. So
+The reader owns its connection, which it keeps alive, and its choice of proxy; one thread uses it,
+and another may only abort it. A page is copied once, from the kernel. Reads have no effect. So
 every failure that may be temporary (a broken connection, 503, 504, a queue whose new leader is not
 ready) is repeated, at the next proxy, with doubling pauses. All other failures are raised as the
 proxy's error.
 """
 
-import time
+import socket
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException, HTTPMessage, HTTPSConnection
+from threading import Event
 from types import TracebackType
 from typing import Any, Self, TypeVar
 from urllib.parse import SplitResult, quote, urlencode, urlsplit
 
 import orjson
 
+from tern_client.transport.calling import namespace_headers
 from tern_client.transport.credentials import Credentials
 from tern_client.transport.exchange import Request
 from tern_client.transport.transport import tls_of
@@ -57,7 +60,9 @@ class ProxyPages:
         first: int = 0,
         key_file: str | None = None,
         ca_file: str | None = None,
-        pause_s: Callable[[float], None] = time.sleep,
+        namespace: str = "",
+        selection: Sequence[tuple[str, str]] = (),
+        pause_s: Callable[[float], object] | None = None,
     ) -> None:
         self._endpoints = tuple(endpoints)
         self._credentials = Credentials(self._endpoints, key_file, ca_file)
@@ -65,8 +70,11 @@ class ProxyPages:
         self._timeout_ms = timeout_ms
         self._retries = retries
         self._retry_interval_ms = retry_interval_ms
+        self._headers = dict(namespace_headers(namespace))
+        self._selection = dict(selection)
         self._at = first % len(self._endpoints)
-        self._pause_s = pause_s
+        self._is_aborted = Event()
+        self._pause_s = pause_s or self._is_aborted.wait
         self._connection: HTTPConnection | None = None
 
     @classmethod
@@ -80,6 +88,8 @@ class ProxyPages:
             first=first,
             key_file=options.key_file,
             ca_file=options.ca_file,
+            namespace=options.namespace,
+            selection=options.selection,
         )
 
     def __enter__(self) -> Self:
@@ -93,6 +103,19 @@ class ProxyPages:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+
+    def abort(self) -> None:
+        """Make the call under way in another thread fail, and every further one; then close().
+
+        A connection that is only being made is not ended before its time limit.
+        """
+        self._is_aborted.set()
+        connection = self._connection
+        opened = None if connection is None else connection.sock
+        if opened is not None:
+            with suppress(OSError):
+                # Below TLS, whose own shutdown would let the other thread read encrypted bytes.
+                socket.socket.shutdown(opened, socket.SHUT_RDWR)
 
     def spans(self, topic: str) -> list[QueueSpan]:
         """Return the current offsets of every queue of *topic*, by one request."""
@@ -121,6 +144,7 @@ class ProxyPages:
             "end_offset": end_offset,
             "max_messages": PULL_MESSAGES_MAX,
             "max_bytes": size_max_bytes,
+            **self._selection,
         }
 
         def read(headers: HTTPMessage, body: bytes) -> Page:
@@ -145,7 +169,7 @@ class ProxyPages:
             except (OSError, HTTPException, TernError) as error:
                 self.close()
                 is_final = isinstance(error, TernError) and not error.retryable
-                if is_final or left == 0:
+                if is_final or left == 0 or self._is_aborted.is_set():
                     error.add_note(f"GET {self._endpoints[self._at]}{path}, {self._retries - left} repeats before")
                     raise
                 asked_ms = error.fields.get("retry_after_ms", 0) if isinstance(error, TernError) else 0
@@ -155,10 +179,14 @@ class ProxyPages:
         raise AssertionError("the last try returns or raises")
 
     def _get_once(self, path: str, accept: str, read: Callable[[HTTPMessage, bytes], T]) -> T:
+        if self._is_aborted.is_set():
+            raise ConnectionAbortedError("the reader was aborted")
         endpoint = self._endpoints[self._at]
         if self._connection is None:
             self._connection = self._connect(urlsplit(endpoint))
-        request = self._credentials.applied(Request("GET", path, (("Accept", accept),)), endpoint)
+        request = self._credentials.applied(
+            Request("GET", path, (("Accept", accept), *self._headers.items())), endpoint
+        )
         self._connection.request("GET", path, headers=dict(request.headers))
         answer = self._connection.getresponse()
         body = answer.read()

@@ -18,7 +18,7 @@ RecordBatch literally with its own.
 | store_size        | bytes of the whole record in the log                                    |
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any
 
@@ -53,19 +53,19 @@ def arrow_schema(names: Iterable[str]) -> Any:
     return pa.schema([pa.field(name, COLUMNS[name][1]) for name in names])
 
 
-def check_columns(columns: Iterable[tuple[str, str]]) -> tuple[str, ...]:
-    """Return the names of (name, Spark type) pairs from `.schema(...)`.
+def check_columns(
+    columns: Iterable[tuple[str, str]], table: Mapping[str, tuple[str, Any]] = COLUMNS, what: str = "a topic"
+) -> tuple[str, ...]:
+    """Return the names of (name, Spark type) pairs from `.schema(...)`, columns of *table*.
 
     ValueError with the first name that does not fit.
     """
     names: list[str] = []
     for name, kind in columns:
-        known = COLUMNS.get(name)
+        known = table.get(name)
         if known is None:
-            near = get_close_matches(name, COLUMNS, n=1, cutoff=0.0)[0]
-            raise ValueError(
-                f"'{name}' is not a column of a topic; the nearest is '{near}'. All: {', '.join(COLUMNS)}."
-            )
+            near = get_close_matches(name, table, n=1, cutoff=0.0)[0]
+            raise ValueError(f"'{name}' is not a column of {what}; the nearest is '{near}'. All: {', '.join(table)}.")
         if kind != known[0]:
             raise ValueError(f"column '{name}' is {known[0]}, .schema(...) says {kind}. Read it as it is and cast it.")
         names.append(name)

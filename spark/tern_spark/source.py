@@ -1,27 +1,31 @@
-"""The data source itself: the one module that uses PySpark's Python Data Source API.
+"""The data source itself: its formats, readers and partitions, as PySpark's API asks for them.
 
 Spark pickles readers and rebuilds them in workers, so a reader holds options only; connections live
-inside one `read()`.
+inside one call.
 """
 
-import zlib
+import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
+from uuid import uuid4
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader
 
-from tern_spark.columns import record_batch
-from tern_spark.options import ReadOptions, read_options
-from tern_spark.pages import ProxyPages
-from tern_spark.ranges import QueueRange, plan_ranges
+from tern_spark.options import OptionError, ReadOptions, read_options
+from tern_spark.partition import TaskPartition
+from tern_spark.planning.catalog import Catalog
+from tern_spark.planning.plan import plan_batch
+from tern_spark.reading import read_ranges
 from tern_spark.schema import check_columns, row_schema
-from tern_wire.errors import LinkBodyMalformed, OffsetExpired
-from tern_wire.names import parse_queue
+from tern_spark.sink.options import write_options
+from tern_spark.sink.writer import TernStreamWriter, TernWriter, check_schema
+from tern_spark.stream.reader import TernStreamReader
+from tern_spark.views.reader import ViewReader
+from tern_spark.views.tables import VIEWS
 
 
 class TernSource(DataSource):  # type: ignore[misc]  # PySpark ships no types
-    """`spark.read.format("ternmq")`, the data source.
+    """`format("ternmq")`, the data source of `spark.read`, `df.write` and `df.writeStream`.
 
     `.schema("queue_id int, queue_offset bigint")` reads those columns only.
     """
@@ -32,20 +36,42 @@ class TernSource(DataSource):  # type: ignore[misc]  # PySpark ships no types
         return "ternmq"
 
     def schema(self) -> str:
-        """Return the schema of the whole row; see tern_spark.schema."""
-        return row_schema()
+        """Return the schema of the whole row; see tern_spark.schema and tern_spark.views."""
+        view = VIEWS.get(str(self.options.get("view", "")).strip().lower())
+        return view.ddl if view else row_schema()
 
-    def reader(self, schema: Any) -> "TernReader":
+    def reader(self, schema: Any) -> DataSourceReader:
         """Return a batch reader of the columns in *schema*, a StructType."""
-        columns = check_columns((field.name, field.dataType.simpleString()) for field in schema.fields)
-        return TernReader(read_options(dict(self.options)), columns)
+        options = read_options(dict(self.options))
+        if options.view == "messages":
+            return TernReader(options, _columns(schema))
+        named = ((field.name, field.dataType.simpleString()) for field in schema.fields)
+        columns = check_columns(named, VIEWS[options.view].columns, f"view '{options.view}'")
+        return ViewReader(options, columns)
+
+    def streamReader(self, schema: Any) -> TernStreamReader:
+        """Return a stream reader of the columns in *schema*, a StructType."""
+        return TernStreamReader(read_options(dict(self.options), "stream"), _columns(schema))
+
+    def writer(self, schema: Any, overwrite: bool) -> TernWriter:
+        """Return a batch writer of the columns in *schema*, a StructType."""
+        if overwrite:
+            raise OptionError("a topic cannot be overwritten; use .mode('append').")
+        options = write_options(dict(self.options))
+        check_schema(schema, options)
+        return TernWriter(options, uuid4().hex)
+
+    def streamWriter(self, schema: Any, overwrite: bool) -> TernStreamWriter:
+        """Return a writer of a stream's micro-batches. Output mode `complete` would overwrite."""
+        if overwrite:
+            raise OptionError("a topic cannot be overwritten; use .outputMode('append') or 'update'.")
+        options = write_options(dict(self.options))
+        check_schema(schema, options)
+        return TernStreamWriter(options)
 
 
-@dataclass(frozen=True, slots=True)
-class QueuePartition(InputPartition):  # type: ignore[misc]  # as above
-    """One queue range as the partition of a task."""
-
-    range: QueueRange
+def _columns(schema: Any) -> tuple[str, ...]:
+    return check_columns((field.name, field.dataType.simpleString()) for field in schema.fields)
 
 
 class TernReader(DataSourceReader):  # type: ignore[misc]  # as above
@@ -55,36 +81,16 @@ class TernReader(DataSourceReader):  # type: ignore[misc]  # as above
         self.options = options
         self.columns = columns
 
-    def partitions(self) -> list[QueuePartition]:
-        """Return the queue ranges, frozen now by one request for the offsets of each topic."""
-        with ProxyPages.of(self.options) as pages:
-            spans = [span for topic in self.options.topics for span in pages.spans(topic)]
-        return [QueuePartition(found) for found in plan_ranges(spans, self.options)]
+    def partitions(self) -> list[TaskPartition]:
+        """Return the ranges of each task, frozen now."""
+        with Catalog(self.options) as catalog:
+            plan = plan_batch(self.options, catalog, time.time_ns() // 1_000_000)
+        return [TaskPartition(task) for task in plan.tasks]
 
     def read(self, partition: Any) -> Iterator[Any]:
-        """Yield RecordBatches of the range, one for each page.
+        """Yield RecordBatches of the ranges of *partition*.
 
         Without partitions Spark passes an empty partition of its own, which has no rows.
         """
-        if not isinstance(partition, QueuePartition):
-            return
-        found = partition.range
-        queue = parse_queue(found.queue, found.topic)
-        # A stable hash, so that a retried task begins at the same proxy and the tasks spread
-        # evenly.
-        first = zlib.crc32(f"{found.topic}/{found.queue}/{found.start}".encode())
-        offset = found.start
-        with ProxyPages.of(self.options, first) as pages:
-            while offset < found.end:
-                try:
-                    page = pages.page(found.topic, found.queue, offset, found.end, self.options.page_size_bytes)
-                except OffsetExpired as error:
-                    if self.options.fail_on_data_loss:
-                        raise
-                    offset = max(int(error.fields["min_offset"]), offset + 1)
-                    continue
-                if page.next_offset > found.end:
-                    raise LinkBodyMalformed(reason=f"a page of {found} goes on to {page.next_offset}")
-                if page.records:
-                    yield record_batch(page.records, topic=found.topic, queue=queue, names=self.columns)
-                offset = page.next_offset
+        if isinstance(partition, TaskPartition):
+            yield from read_ranges(partition.ranges, self.options, self.columns)

@@ -88,13 +88,15 @@ class Run:
         return f"its README's example, mypy --strict; {weight(environment)}, installed in {took_s:.0f} s"
 
     def spark(self) -> str:
-        """Spark: a batch read of a topic has every message once."""
+        """Spark: a batch read of a topic has every message once, and the jobs are there."""
         environment = self._environment("spark")
         took_s = environment.install(self.wheels["ternmq-client"], f"{self.wheels['ternmq']}[spark]")
         programs.send_many(environment, self.elsewhere, self._endpoint, SPARK_MESSAGES)
         found = programs.read_in_spark(environment, self.elsewhere, self._endpoint)
         expect(found, [SPARK_MESSAGES, SPARK_MESSAGES])
-        return f"{found[0]} rows of {SPARK_MESSAGES} messages; {weight(environment)}, installed in {took_s:.0f} s"
+        archived = programs.archive_in_spark(environment, self.elsewhere, self._endpoint)
+        expect(archived, [SPARK_MESSAGES, SPARK_MESSAGES])
+        return f"{found[0]} rows of {SPARK_MESSAGES} messages, archived and verified; {weight(environment)}, installed in {took_s:.0f} s"
 
     def stop(self) -> None:
         """Stop the mesh, if it was started."""

@@ -103,3 +103,13 @@ def read_in_spark(environment: Environment, folder: Path, endpoint: str) -> list
     told = run([environment.python, "-c", _READING, endpoint], folder, within_s=_SPARK_TIMEOUT_S, PATH=path)
     counts: list[int] = json.loads(told.splitlines()[-1])
     return counts
+
+
+def archive_in_spark(environment: Environment, folder: Path, endpoint: str) -> list[int]:
+    """How many rows the installed job `archive` has written of that topic, and how many of them `verify` has compared with the broker."""
+    given = ["--endpoint", endpoint, "-o", "json", "--quiet"]
+    ternmq = environment.program("ternmq")
+    archive: list[str | Path] = [ternmq, "spark", "run", "archive", "--topics", "columns", "--to", "archive", *given]
+    written = json.loads(run(archive, folder, within_s=_SPARK_TIMEOUT_S))["facts"]["rows"]
+    verify: list[str | Path] = [ternmq, "spark", "run", "verify", "--archive", "archive", "--master", "inline", *given]
+    return [written, json.loads(run(verify, folder, within_s=_SPARK_TIMEOUT_S))["facts"]["compared rows"]]

@@ -196,4 +196,4 @@ def test_a_mesh_document_is_json_for_scripts(tmp_path: Path) -> None:
         assert {"broker", "proxy", "namesrv"} <= {process["role"] for process in document["processes"]}
 
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(450)

@@ -64,7 +64,7 @@ def works(mesh: Mesh, body: str) -> bool:
     return [body] == [message["body"] for message in got]
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(450)
 def test_random_bytes_at_every_port_leave_the_mesh_serving(tmp_path: Path) -> None:
     """Seeded; every port of every process; no process dies, none logs a traceback."""
     seed = 20261121

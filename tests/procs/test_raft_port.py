@@ -62,7 +62,7 @@ def knock(port: int, data: bytes) -> None:
                 pass
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(450)
 def test_strangers_are_counted_by_what_they_did_and_the_group_does_not_notice(mesh: Mesh) -> None:
     """Same leader, same term, no restart, no traceback; each reason once at each node."""
     key, group = (mesh.directory / "cluster.key").read_bytes(), group_id(mesh)
@@ -96,7 +96,7 @@ def test_strangers_are_counted_by_what_they_did_and_the_group_does_not_notice(me
         assert "Traceback" not in log.read_text(errors="replace"), log.name
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(450)
 def test_a_flood_takes_no_descriptor_from_a_save_or_a_peer(mesh: Mesh) -> None:
     """Strangers come as fast as they are closed, at all ports of a node that may open 40 more: it saves its state, serves, and lets in a peer
     that was killed, all while they come."""

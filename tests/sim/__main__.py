@@ -13,11 +13,11 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tests.sim.process import RUNNING
-from tests.sim.scheduler import BEGIN_S
+from tests.sim.machines.process import RUNNING
+from tests.sim.machines.scheduler import BEGIN_S
+from tests.sim.machines.world import product_frames
 from tests.sim.seed_run import SeedResult, run_seed
 from tests.sim.swarm import KINDS, LACKING_KINDS, SCRIPTS
-from tests.sim.world import product_frames
 from tests.support.time_limit import TimeLimit, add_within
 
 CORPUS = Path(__file__).with_name("corpus.json")

@@ -18,17 +18,17 @@ from tern_broker.reading.dead_letter_reader import DeadLetterReader
 from tern_store import DerivedDamage, LogRot
 from tern_wire.dead_letters import RUNNING
 from tern_wire.link.codec import encode_msgpack
-from tests.sim.bodies import read_records
-from tests.sim.broker_node import BrokerNode, Build
 from tests.sim.checkers.every import check_all
-from tests.sim.clients import Clients
-from tests.sim.history import EndState, GraveEnd, Letter, LogRow, NodeEnd, QueueEnd
-from tests.sim.lone_rot import rot_alone
-from tests.sim.nemesis import Nemesis
-from tests.sim.scheduler import BEGIN_S
+from tests.sim.clients.bodies import read_records
+from tests.sim.clients.clients import Clients
+from tests.sim.faults.lone_rot import rot_alone
+from tests.sim.faults.nemesis import Nemesis
+from tests.sim.history.history import EndState, GraveEnd, Letter, LogRow, NodeEnd, QueueEnd
+from tests.sim.history.transaction_ends import transactions_of
+from tests.sim.machines.broker_node import BrokerNode, Build
+from tests.sim.machines.scheduler import BEGIN_S
+from tests.sim.machines.world import World
 from tests.sim.swarm import REPEAT_WITHIN_S, Swarm, choose, constants
-from tests.sim.transaction_ends import transactions_of
-from tests.sim.world import World
 
 # After the last fault everything must be equal and drained within so long (virtual).
 CONVERGE_S = 60.0

@@ -27,13 +27,13 @@ from pysyncobj.transport import Transport
 
 from tern_raft.frames import RAFT_CODE
 from tern_remoting import Frame
-from tests.sim import process as processes
-from tests.sim.healing import Healing
-from tests.sim.machine import Machine
-from tests.sim.network import Network, SimLink
-from tests.sim.planting import quiet
-from tests.sim.process import RUNNING, Process
-from tests.sim.scheduler import Scheduler
+from tests.sim.faults.healing import Healing
+from tests.sim.machines import process as processes
+from tests.sim.machines.machine import Machine
+from tests.sim.machines.network import Network, SimLink
+from tests.sim.machines.process import RUNNING, Process
+from tests.sim.machines.scheduler import Scheduler
+from tests.sim.planted.planting import quiet
 
 CHAOS_S, CALM_S = 20.0, 60.0
 FAULTS = 60

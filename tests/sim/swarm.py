@@ -18,8 +18,8 @@ import tern_broker.upkeep.saver
 import tern_broker.upkeep.scrubber
 import tern_broker.upkeep.trimmer
 import tern_store.log.log_reader
-import tests.sim.asking
 import tests.sim.checkers.duplicates
+import tests.sim.clients.asking
 from tern_store import StoreLimits
 
 # Every kind of fault that the nemesis knows.
@@ -206,7 +206,7 @@ def constants(swarm: Swarm) -> Iterator[None]:
             (tern_broker.core.sending.idempotency, "IDEMPOTENCY_WINDOW_MS", SHORT_WINDOW_MS),
             (tern_broker.core.sending.idempotency, "TABLE_PERIOD_MS", SHORT_WINDOW_MS // 10),
             (tests.sim.checkers.duplicates, "IDEMPOTENCY_WINDOW_MS", SHORT_WINDOW_MS),
-            (tests.sim.asking, "DEADLINE_S", SHORT_DEADLINE_S),
+            (tests.sim.clients.asking, "DEADLINE_S", SHORT_DEADLINE_S),
         )
     before = [getattr(module, name) for module, name, _ in changes]
     try:

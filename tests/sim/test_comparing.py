@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from tern_broker.engine import Engine
-from tests.sim.broker_node import Build
-from tests.sim.memory_faults import MemoryFault, Which, flip_digest, is_follower, is_leader
-from tests.sim.planting import quiet
+from tests.sim.faults.memory_faults import MemoryFault, Which, flip_digest, is_follower, is_leader
+from tests.sim.machines.broker_node import Build
+from tests.sim.planted.planting import quiet
 from tests.sim.seed_run import _Run
 from tests.sim.swarm import choose, constants
 

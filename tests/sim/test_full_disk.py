@@ -6,8 +6,8 @@ import pytest
 
 from tern_broker.core.applied import Applied
 from tern_broker.engine import Engine
-from tests.sim.planted import convict
-from tests.sim.planting import changed, quiet
+from tests.sim.planted.__main__ import convict
+from tests.sim.planted.planting import changed, quiet
 from tests.sim.seed_run import run_seed
 from tests.sim.swarm import short_of_room
 

@@ -16,9 +16,9 @@ from tern_broker.core.sending.idempotency import Packed
 from tern_broker.engine import Engine
 from tern_broker.upkeep.saved_state import SavedStates
 from tern_wire.errors import TernError
-from tests.sim.broker_node import Build
-from tests.sim.memory_faults import MemoryFault, is_follower, is_leader
-from tests.sim.planting import changed, quiet
+from tests.sim.faults.memory_faults import MemoryFault, is_follower, is_leader
+from tests.sim.machines.broker_node import Build
+from tests.sim.planted.planting import changed, quiet
 from tests.sim.seed_run import _Run
 from tests.sim.swarm import choose, constants
 from tests.sim.test_comparing import Trial

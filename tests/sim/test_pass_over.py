@@ -11,10 +11,10 @@ from tern_broker.engine import Engine
 from tern_broker.poison import TRIES_MAX
 from tern_raft.pass_over import PassOver, Stage, Verdict, read_word
 from tern_wire.link.commands import STATE_MACHINE_VERSION
-from tests.sim.broker_node import Build
-from tests.sim.machine import Machine
-from tests.sim.planting import changed, quiet
-from tests.sim.poison import PoisonedEntry, PoisonError
+from tests.sim.faults.poison import PoisonedEntry, PoisonError
+from tests.sim.machines.broker_node import Build
+from tests.sim.machines.machine import Machine
+from tests.sim.planted.planting import changed, quiet
 from tests.sim.seed_run import SeedResult, _Run
 from tests.sim.swarm import choose, constants
 

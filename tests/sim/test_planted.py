@@ -4,8 +4,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from tests.sim.planted import BUGS, convict
-from tests.sim.planting import PlantedBug, changed
+from tests.sim.planted.__main__ import BUGS, convict
+from tests.sim.planted.planting import PlantedBug, changed
 
 # Convicted by one of the first seeds: a few of each kind, so that every commit shows that checkers still see. All: `python -m tests.sim.planted`.
 QUICK = (

@@ -8,12 +8,12 @@ import pytest
 
 from tern_broker.node.status import engine_status
 from tern_wire.link.commands import GENESIS_VERSION, STATE_MACHINE_VERSION
-from tests.sim.broker_node import Build
-from tests.sim.planted import convict
-from tests.sim.planting import quiet
+from tests.sim.faults.upgrades import NEXT_VERSION
+from tests.sim.machines.broker_node import Build
+from tests.sim.planted.__main__ import convict
+from tests.sim.planted.planting import quiet
 from tests.sim.seed_run import _Run
 from tests.sim.swarm import choose, constants
-from tests.sim.upgrades import NEXT_VERSION
 
 FAULTS = ("crash", "partition", "isolate_leader", "transfer", "reset", "flap", "one_way", "power_cut", "wipe")
 NEVER, FROM_THE_FIRST = 1.0, 0.0

@@ -22,7 +22,7 @@ from tern_spark.session import java_command
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.skipif(java_command(os.environ) is None, reason="Spark needs Java"),
-    pytest.mark.timeout(300),
+    pytest.mark.timeout(600),
 ]
 ROOT = Path(__file__).resolve().parents[2]
 JOB = ROOT / "spark" / "jobs" / "flights_report.py"

@@ -19,7 +19,7 @@ pytestmark = [
     pytest.mark.skipif(java_command(os.environ) is None, reason="Spark needs Java"),
     # PySpark's own: unclosed sockets of its gateway, and warnings about the pandas and Python it will need one day.
     pytest.mark.filterwarnings("ignore"),
-    pytest.mark.timeout(300),
+    pytest.mark.timeout(600),
 ]
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -128,3 +128,13 @@ def test_sql_can_query_a_topic(spark: Any, proxy: Script) -> None:
         f"CREATE OR REPLACE TEMPORARY VIEW orders USING ternmq OPTIONS (endpoint '{proxy.url}', subscribe 'orders')"
     )
     assert spark.sql("SELECT tags, count(*) FROM orders GROUP BY tags").collect() == [("red", 500)]
+
+
+def test_sql_can_query_a_view(spark: Any, proxy: Script) -> None:
+    """A table of queues, without naming a topic; `.schema(...)` and mistakes as for messages."""
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW queues USING ternmq OPTIONS (endpoint '{proxy.url}', view 'queues')")
+    assert spark.sql("SELECT count(*), sum(messages) FROM queues").collect() == [(2, 500)]
+    view = spark.read.format("ternmq").option("endpoint", proxy.url).option("view", "queues")
+    assert view.schema("messages bigint").load().columns == ["messages"]
+    with pytest.raises(Exception, match="'lag' is not a column of view 'queues'"):
+        view.schema("lag bigint").load().collect()

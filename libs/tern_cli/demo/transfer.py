@@ -170,7 +170,7 @@ class TransferRun:
 
     async def _answer_calls(self, create: Callable[..., Awaitable[Mapping[str, str]]], stack: AsyncExitStack) -> None:
         """Create the producer group with this process's URL, and serve it until *stack* ends."""
-        from tern_service.connection_bounds import Bounds  # noqa: PLC0415 - checks by pull need no server
+        from tern_service.connections.bounds import Bounds  # noqa: PLC0415 - checks by pull need no server
         from tern_service.server import open_socket, serve  # noqa: PLC0415
 
         listener = stack.enter_context(open_socket("127.0.0.1", 0, "--checks"))

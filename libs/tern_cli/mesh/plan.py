@@ -29,12 +29,9 @@ CLAIM_PACE = ("--claim-ms", "5000")
 # Callbacks stay on this machine, like all other traffic of the mesh.
 CHECK_HOSTS = "127.0.0.1,localhost,[::1]"
 BOOTSTRAP = "--bootstrap"
-# A mesh shares the disk with other programs: at most this, and at most half of the free space.
-BUDGET_MAX_BYTES = 20 << 30
-_SEGMENT_MIN_BYTES, SEGMENT_MAX_BYTES = 16 << 20, 1 << 30
-# Retention drops whole segments, and a broker holds up to three that are not full: fewer segments
-# would make the marks meaningless.
-_SEGMENTS_PER_BUDGET, _SEGMENTS_MIN = 16, 4
+SEGMENT_MAX_BYTES = 1 << 30
+# Of a broker whose share of the budget is small: what is not full, and one to drop.
+_SEGMENTS_MIN = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,22 +126,6 @@ def plan_mesh(shape: MeshShape, *, data_dir: str, group_id: str, python: str) ->
         data_dir=data_dir,
         processes=tuple(_protected(shape, process, data_dir) for process in processes),
     )
-
-
-def with_budget(shape: MeshShape, *, free_bytes: int, is_new: bool) -> MeshShape:
-    """Return *shape* with its budget decided and, for a new mesh, a segment size that fits it.
-    *free_bytes*: free space of the disk.
-    """
-    if shape.disk_budget_bytes < 0:
-        shape = replace(shape, disk_budget_bytes=min(BUDGET_MAX_BYTES, free_bytes // 2))
-    if is_new and not shape.segment_size_bytes:
-        wanted = (shape.disk_budget_bytes or free_bytes) // shape.brokers // _SEGMENTS_PER_BUDGET
-        size = 1 << max(wanted, 1).bit_length() - 1
-        size = min(max(size, _SEGMENT_MIN_BYTES), SEGMENT_MAX_BYTES)
-        # Without a budget, on a large disk, the broker's own default serves as well.
-        if shape.disk_budget_bytes or size < SEGMENT_MAX_BYTES:
-            shape = replace(shape, segment_size_bytes=size)
-    return shape
 
 
 def member_names(brokers: int) -> list[str]:

@@ -17,6 +17,7 @@ from typing import Any
 
 from tern_cli.failures import CommandFailed
 from tern_cli.file_failures import files_of
+from tern_cli.mesh.disk_budget import check_room, with_budget
 from tern_cli.mesh.files import GROUP_ID_SIZE_BYTES, MeshFiles
 from tern_cli.mesh.hints import with_data_dir
 from tern_cli.mesh.options import AskedOptions, differences
@@ -28,10 +29,8 @@ from tern_cli.mesh.plan import (
     member_names,
     plan_mesh,
     plan_to_document,
-    with_budget,
 )
 from tern_cli.mesh.process_table import boot_id, is_same, port_is_free, send_signal
-from tern_cli.mesh.room import check_room
 from tern_cli.mesh.view import TELLING, answers, notes, process_rows
 
 LOOK_INTERVAL_S = 0.05

@@ -26,8 +26,8 @@ from tern_service import (
     setup_logs,
 )
 from tern_service.cluster_key import read_cluster_key
-from tern_service.connection_bounds import Bounds
-from tern_service.connection_table import ConnectionTable
+from tern_service.connections.bounds import Bounds
+from tern_service.connections.table import ConnectionTable
 from tern_wire.limits import CONNECTIONS_MAX, PARKED_POLLS_MAX, PROXY_CONNECTIONS_MAX, PROXY_STRANGERS_MAX
 
 # Links to the leaders and followers of all broker groups, and connections to name servers.

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
 
-from tern_proxy.access.namespaces import NamespaceDoor
 from tern_proxy.exchange import owner_of
-from tern_proxy.hot import HotRoutes
+from tern_proxy.hot import EntryPoint, HotRoutes
 from tern_proxy.openapi.document import install_openapi
 from tern_proxy.proxy import Proxy
 from tern_proxy.routes.table import ROUTES, RouteTable, register
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 
 def build_app(
     proxy: Proxy, *, now: Callable[[], float] | None = None, security: ProcessSecurity = UNPROTECTED
-) -> NamespaceDoor:
+) -> EntryPoint:
     """Build the ASGI application of *proxy*, which starts and stops with its lifespan.
 
     *now*: seconds, monotonic.
@@ -61,7 +60,7 @@ def build_app(
     table = RouteTable()
     hot = HotRoutes(proxy, app, table, now or time.monotonic, alive(info, is_verbose=False))
     # Namespaces come first: rights are granted on full names.
-    return NamespaceDoor(_guarded(hot, proxy, table) if proxy.authenticates else hot, proxy.counters)
+    return EntryPoint(_guarded(hot, proxy, table) if proxy.authenticates else hot, proxy.counters)
 
 
 def _guarded(hot: HotRoutes, proxy: Proxy, table: RouteTable) -> "Guard":

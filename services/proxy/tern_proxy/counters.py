@@ -4,8 +4,7 @@ a small request).
 Owner: the event loop. Prometheus reads them at each request of /metrics.
 """
 
-from bisect import bisect_left
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
@@ -17,42 +16,22 @@ from tern_wire.errors import Overloaded
 BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
 
-class Latency:
-    """Histogram of one route."""
-
-    __slots__ = ("counts", "total_s")
-
-    def __init__(self) -> None:
-        self.counts = [0] * (len(BUCKETS_S) + 1)
-        self.total_s = 0.0
-
-    def add(self, seconds: float) -> None:
-        """Count one request that took *seconds*."""
-        self.counts[bisect_left(BUCKETS_S, seconds)] += 1
-        self.total_s += seconds
-
-
 class Counters(Collector):
     """Counts since the process started.
 
-    *gauges*: name and help -> a function that reads the current values.
+    *requests*: by route and status. *durations*: by route and position in BUCKETS_S. *seconds*:
+    the sum of the durations by route. *gauges*: name and help -> a function that reads the current
+    values.
     """
 
     def __init__(self) -> None:
         self.requests: Counter[tuple[str, int]] = Counter()
-        self.latencies: dict[str, Latency] = {}
+        self.durations: Counter[tuple[str, int]] = Counter()
+        self.seconds: defaultdict[str, float] = defaultdict(float)
         self.messages: Counter[str] = Counter()
         self.bytes: Counter[str] = Counter()
         self.refused: Counter[str] = Counter()
         self.gauges: dict[tuple[str, str], Callable[[], dict[str, float]]] = {}
-
-    def count_request(self, route: str, status: int, seconds: float) -> None:
-        """Count one answered request."""
-        self.requests[route, status] += 1
-        latency = self.latencies.get(route)
-        if latency is None:
-            latency = self.latencies[route] = Latency()
-        latency.add(seconds)
 
     def count_refused(self, errors: Iterable[Exception]) -> None:
         """Count the `overloaded` ones of *errors* by the exhausted budget."""
@@ -71,8 +50,9 @@ class Counters(Collector):
         latency = HistogramMetricFamily(
             "ternmq_proxy_request_seconds", "From the request's head to the answer.", labels=["route"]
         )
-        for route, one in list(self.latencies.items()):
-            latency.add_metric([route], buckets=_cumulative(one.counts), sum_value=one.total_s)
+        for route, total_s in list(self.seconds.items()):
+            by_bucket = [self.durations[route, bucket] for bucket in range(len(BUCKETS_S) + 1)]
+            latency.add_metric([route], buckets=_cumulative(by_bucket), sum_value=total_s)
         yield latency
         for name, help_text, counts in (
             (

@@ -16,7 +16,7 @@ from starlette.types import Receive, Scope
 from tern_proxy.access.authorization import ADMISSION, OPEN, Admission, admission_of
 from tern_proxy.waiting.interrupts import ClientGone, Interrupt
 from tern_proxy.waiting.parking import ParkedPolls
-from tern_service.connection_table import address_in
+from tern_service.connections.table import address_in
 from tern_service.request_memory import Holding, Room
 from tern_wire.errors import RequestMalformed, TernError, UnsupportedEncoding
 from tern_wire.limits import IN_FLIGHT_MESSAGES_MAX, IN_FLIGHT_SIZE_MAX_BYTES
@@ -25,8 +25,8 @@ from tern_wire.link.codec import encode_json, encode_msgpack
 from tern_wire.paths import JSON, MSGPACK, NDJSON, OCTETS, RECORDS
 
 RawHeaders = list[tuple[bytes, bytes]]
-# Status, headers without Content-Length and MQ-Request-Id, body.
-Reply = tuple[int, RawHeaders, bytes]
+# Status, headers without Content-Length and MQ-Request-Id, body. A view must not change any more.
+Reply = tuple[int, RawHeaders, bytes | memoryview]
 # Error for a body of (at least) this size in bytes.
 TooLarge = Callable[[int], TernError]
 

@@ -27,6 +27,7 @@ from tern_proxy.audit import ALLOWED, DENIED, AuditTrail
 from tern_proxy.core.access.quotas import Bucket
 from tern_proxy.core.access.requirements import Rule
 from tern_proxy.core.access.rights import Access
+from tern_proxy.hot import count_answer
 from tern_proxy.proxy import Proxy
 from tern_proxy.routes.table import RouteTable
 from tern_proxy.waiting.open_requests import OpenRequest, OpenRequests
@@ -195,7 +196,7 @@ class Guard:
     async def _refuse(self, scope: Scope, send: Send, error: TernError, is_read: bool) -> None:
         challenge = (_CHALLENGE,) if error.status == 401 else ()
         status = await refuse(error, scope, send, *challenge, is_read=is_read)
-        self._proxy.counters.count_request("refused", status, 0.0)
+        count_answer(self._proxy.counters, "refused", status)
 
     # Audit ----------------------------------------------------------------------------------------
     def _tell_refused(self, scope: Scope, admission: Admission) -> None:

@@ -1,15 +1,21 @@
 """Dispatcher of requests: hot paths go straight to their handlers, all others to the FastAPI
 application.
 
+    EntryPoint: namespace -> guard, if keys are required -> HotRoutes -> handler, or FastAPI
+
 Raw ASGI, because one FastAPI route costs four times as much as the whole handling of a small
-message. Every error is answered as a problem document, on both ways.
+message. Every error is answered as a problem document, on both ways, and every answer is counted.
 """
 
 import logging
+from bisect import bisect_left
 from collections.abc import Callable
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from tern_proxy.access.namespaces import inside
+from tern_proxy.core.access.namespaces import HEADER
+from tern_proxy.counters import BUCKETS_S, Counters
 from tern_proxy.exchange import HotRequest
 from tern_proxy.proxy import Proxy
 from tern_proxy.routes.table import RouteTable
@@ -17,6 +23,7 @@ from tern_proxy.waiting.interrupts import ClientGone
 from tern_service.plain_app import Answer
 from tern_service.problems import RawHeaders, problem_reply, refuse, request_id_of
 from tern_wire.errors import TernError
+from tern_wire.names import SEPARATOR
 from tern_wire.paths import HEADER_REQUEST_ID
 
 logger = logging.getLogger(__name__)
@@ -30,8 +37,44 @@ def is_read(target: bytes) -> bool:
     return path.endswith(b"/receive") or b"/queues/" in path
 
 
+def count_answer(counters: Counters, route: str, status: int, seconds: float = 0.0) -> None:
+    """Count one answered request."""
+    counters.requests[route, status] += 1
+    counters.durations[route, bisect_left(BUCKETS_S, seconds)] += 1
+    counters.seconds[route] += seconds
+
+
+class EntryPoint:
+    """ASGI application that the server runs, in front of *app*: requests of a namespace continue
+    with full names (`access/namespaces.py`), all others unchanged.
+    """
+
+    def __init__(self, app: ASGIApp, counters: Counters) -> None:
+        self.app, self._counters = app, counters
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and _has_namespace(scope):
+            try:
+                scope, send = inside(scope, send)
+            except TernError as error:
+                status = await refuse(error, scope, send)
+                count_answer(self._counters, "admin", status)
+                return
+        await self.app(scope, receive, send)
+
+
+def _has_namespace(scope: Scope) -> bool:
+    """Return whether a request has the header MQ-Namespace, or a `%` in its path, which a client's
+    name must not have.
+    """
+    for name, _ in scope["headers"]:
+        if name == HEADER:
+            return True
+    return SEPARATOR in scope["path"]
+
+
 class HotRoutes:
-    """ASGI application that the server runs.
+    """ASGI application with all routes.
 
     *now*: seconds, monotonic, for the latency histogram. *alive*: the answer to GET /healthz.
     """
@@ -56,7 +99,7 @@ class HotRoutes:
         found = self._table.find(method, path)
         if found is None:
             status = await refuse(self._table.refusal(method, path), scope, send)
-            self._proxy.counters.count_request("admin", status, 0.0)
+            count_answer(self._proxy.counters, "admin", status)
             return
         route, names = found
         name, handler = route.hot, route.handler
@@ -74,7 +117,7 @@ class HotRoutes:
             if status not in {204, 304}:
                 headers.append((b"content-length", b"%d" % len(body)))
         except ClientGone:
-            self._proxy.counters.count_request(name, 499, self._now() - began)
+            count_answer(self._proxy.counters, name, 499, self._now() - began)
             return
         except TernError as error:
             self._proxy.counters.count_refused([error])
@@ -89,7 +132,7 @@ class HotRoutes:
         finally:
             request.release()
         counters = self._proxy.counters
-        counters.count_request(name, status, self._now() - began)
+        count_answer(counters, name, status, self._now() - began)
         counters.bytes[name] += len(body)
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
@@ -100,7 +143,7 @@ class HotRoutes:
         """
         status, headers = self._alive
         headers = [*headers, (_ID, request_id_of(scope).encode())]
-        self._proxy.counters.count_request("admin", status, 0.0)
+        count_answer(self._proxy.counters, "admin", status)
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": self._alive_body})
 
@@ -117,4 +160,4 @@ class HotRoutes:
         try:
             await self._app(scope, receive, send_counted)
         finally:
-            self._proxy.counters.count_request("admin", status, self._now() - began)
+            count_answer(self._proxy.counters, "admin", status, self._now() - began)

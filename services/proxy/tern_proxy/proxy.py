@@ -12,13 +12,13 @@ from typing import Any
 
 from tern_proxy.access.principals_cache import PrincipalsCache
 from tern_proxy.auto_create import AutoCreate
-from tern_proxy.brokers.caller_link import CallerLink
+from tern_proxy.brokers.callers import caller_additions
 from tern_proxy.brokers.follower_reads import FollowerReads
 from tern_proxy.brokers.lanes import EndLane, Lane, SendLane, SettleLane
 from tern_proxy.brokers.routes_cache import RoutesCache
 from tern_proxy.brokers.topic_names import TopicNames
 from tern_proxy.core.access.creations import Creations
-from tern_proxy.core.sending.message_ids import PREFIX_LENGTH, MessageIds
+from tern_proxy.core.sending.encoding import PREFIX_LENGTH, MessageIds
 from tern_proxy.core.sending.topic import Topic
 from tern_proxy.counters import Counters
 from tern_proxy.exchange import FlightBudget
@@ -31,7 +31,7 @@ from tern_routing import Dial, GroupLink, OnDown, OnNotice, OnUp
 from tern_routing.group_links import BrokerDialler, follow, leaders
 from tern_routing.name_servers import Routing
 from tern_service.clock import Clock
-from tern_service.connection_table import ConnectionTable
+from tern_service.connections.table import ConnectionTable
 from tern_wire.checks.urls import CheckHosts
 from tern_wire.errors import NoLeader
 from tern_wire.handles import HandleMaker
@@ -39,7 +39,6 @@ from tern_wire.kept_topics import KeptTopics
 from tern_wire.limits import LEADER_WAIT_MS, PARKED_POLLS_MAX
 from tern_wire.limits_namespaces import CREATIONS_BURST_DEFAULT, CREATIONS_PER_S_DEFAULT
 from tern_wire.names import check_group, check_topic
-from tern_wire.principals.caller import CallerSeal
 from tern_wire.recall_handles import RecallMaker
 from tern_wire.routing.route import Routes
 from tern_wire.transactions import TransactionIds
@@ -117,7 +116,7 @@ class Proxy:
         self.arriving: Callable[[], int] = lambda: 0
         self.cluster_key, self.cluster = cluster_key, cluster
         self.kept = KeptTopics(cluster)
-        self._seal = CallerSeal(cluster_key)
+        self._additions = caller_additions(cluster_key)
         # Names of producer groups, by broker group and number (routes/transactions/owners.py).
         self.producer_group_names: dict[tuple[str, int], str] = {}
         self._leader_wait_ms = leader_wait_ms
@@ -166,10 +165,13 @@ class Proxy:
     def _link_of(self, name: str) -> GroupLink:
         group = self.groups.get(name)
         if group is None:
-            link = CallerLink(
-                name, self._dial, leader_wait_ms=self._leader_wait_ms, on_routing_error=self.cache.refresh_soon
+            link = GroupLink(
+                name,
+                self._dial,
+                leader_wait_ms=self._leader_wait_ms,
+                on_routing_error=self.cache.refresh_soon,
+                additions=self._additions,
             )
-            link.seal = self._seal
             sends = SendLane(link)
             sends.on_landed = self._room.landed
             settles, ends, turns = SettleLane(link), EndLane(link), ReadingTurns(sends)
@@ -204,22 +206,6 @@ class Proxy:
         if name not in self.cache.wiped or routes is None or not routes.warm:
             return False
         return name not in routes.broker_groups or not routes.broker_groups[name].nodes
-
-    def usable(self, topic: Topic) -> tuple[str, ...]:
-        """Return the topic's broker groups that are writable and have a leader.
-
-        If none has a leader, return all of them: one may be elected in time.
-        """
-        return self.usable_of(tuple(topic.broker_groups))
-
-    def usable_of(self, names: tuple[str, ...]) -> tuple[str, ...]:
-        """Return those of *names* that are writable and have a leader; all of them if none has."""
-        if len(names) == 1:
-            return names
-        if wiped := self.cache.wiped:
-            names = tuple(name for name in names if name not in wiped) or names
-        groups = self.groups
-        return tuple(name for name in names if name in groups and groups[name].link.has_leader) or names
 
     def rotated(self, topic: Topic) -> list[BrokerGroup]:
         """Return the topic's broker groups, starting with another one at every call, those without

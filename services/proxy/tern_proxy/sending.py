@@ -95,7 +95,7 @@ class _Sender:
             ids=proxy.ids,
             born_ms=self._born_ms,
             born_host=self._born_host,
-            usable=proxy.usable(topic),
+            usable=usable_groups(proxy, tuple(topic.broker_groups)),
             wiped=proxy.cache.wiped,
             at=at,
             system=self._system,
@@ -108,8 +108,8 @@ class _Sender:
         for index, error in encoded.errors.items():
             if isinstance(error, (OwnerUnknown, PlacementChanged)):
                 moved[index] = moved_from_group
-        recalls = proxy.recall_maker(topic.name)
-        return send_results(topic.name, encoded, outcomes, self._born_ms, recalls), dict(sorted(moved.items()))
+        results = send_results(topic.name, encoded, outcomes, self._born_ms, proxy.recall_maker)
+        return results, dict(sorted(moved.items()))
 
 
 async def _store(proxy: Proxy, encoded: Encoded) -> list[Outcome]:
@@ -128,3 +128,16 @@ async def _store(proxy: Proxy, encoded: Encoded) -> list[Outcome]:
         except TernError as error:
             waiting.append(failed(error))
     return [each if isinstance(each, Outcome) else await each for each in waiting]
+
+
+def usable_groups(proxy: Proxy, names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return those broker groups of *names* that are writable and have a leader.
+
+    If none has a leader, return all of them: one may be elected in time.
+    """
+    if len(names) == 1:
+        return names
+    if wiped := proxy.cache.wiped:
+        names = tuple(name for name in names if name not in wiped) or names
+    groups = proxy.groups
+    return tuple(name for name in names if name in groups and groups[name].link.has_leader) or names

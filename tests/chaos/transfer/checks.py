@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from tern_client import Admin, Check, TransactionProducer, check_app
-from tern_service.connection_bounds import Bounds
+from tern_service.connections.bounds import Bounds
 from tern_service.server import open_socket, serve
 from tests.chaos.transfer.bank_a import BankA
 

@@ -11,7 +11,7 @@ from itertools import pairwise
 
 from tern_wire.link.rows import NACK, RELEASE
 from tests.sim.checkers.grants import Facts, Grant, Message, facts_of
-from tests.sim.history import EndState, History, Violation
+from tests.sim.history.history import EndState, History, Violation
 
 
 def check(history: History, end: EndState) -> list[Violation]:

@@ -31,8 +31,8 @@ from tern_wire.transactions import (
 )
 from tests.sim.checkers.grants import Facts, facts_of
 from tests.sim.checkers.transaction_facts import Deal, Granted, ProducerRules, TransactionFacts, transaction_facts
-from tests.sim.history import LATER, EndState, History, Operation, Violation
-from tests.sim.transaction_values import Claim, Described
+from tests.sim.history.history import LATER, EndState, History, Operation, Violation
+from tests.sim.history.transaction_values import Claim, Described
 
 PASSES_MAX = 2
 

@@ -6,7 +6,7 @@ and at least one send was acknowledged, since a run in which nothing happens sho
 before it takes the end state.
 """
 
-from tests.sim.history import EndState, History, Outcome, Send, Violation
+from tests.sim.history.history import EndState, History, Outcome, Send, Violation
 
 # Of operations without an answer, so many are named.
 NAMED_MAX = 5

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from tern_wire.dead_letters import REJECTED
 from tern_wire.link.rows import ACK, RELEASE
 from tests.sim.checkers.grants import Facts, Grant, Message, facts_of
-from tests.sim.history import (
+from tests.sim.history.history import (
     LATER,
     REJECT,
     Browse,

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from tern_wire.errors import NotScheduled
 from tern_wire.link.rows import REPLAYED, SCHEDULED, SCHEDULED_BEFORE, SENT
 from tests.sim.checkers.grants import Facts, facts_of
-from tests.sim.history import EndState, History, Operation, Pull, Recall, Receive, Send, Sending, Violation
+from tests.sim.history.history import EndState, History, Operation, Pull, Recall, Receive, Send, Sending, Violation
 
 _ACCEPTED = frozenset({SENT, REPLAYED, SCHEDULED, SCHEDULED_BEFORE})
 

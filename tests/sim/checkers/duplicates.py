@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 from tern_wire.limits import IDEMPOTENCY_WINDOW_MS
 from tern_wire.link.rows import KEY_REUSED, REPLAYED, SCHEDULED, SCHEDULED_BEFORE, SENT
-from tests.sim.bodies import message_id
-from tests.sim.history import EndState, History, Operation, Send, Sent, Stored, Violation
+from tests.sim.clients.bodies import message_id
+from tests.sim.history.history import EndState, History, Operation, Send, Sent, Stored, Violation
 
 _FIRST, _AGAIN = frozenset({SENT, SCHEDULED}), frozenset({REPLAYED, SCHEDULED_BEFORE})
 

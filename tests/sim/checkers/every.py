@@ -22,7 +22,7 @@ from tests.sim.checkers import (
     transactions,
     unexpected,
 )
-from tests.sim.history import EndState, History, Violation
+from tests.sim.history.history import EndState, History, Violation
 
 CHECKERS = (
     *(lost, unexpected, duplicates, send_order, reads, stale_reads, offsets, leases, redelivery, repeats),

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from tern_wire.errors import StorageDamaged
 from tern_wire.limits import ATTEMPTS_DEFAULT
 from tern_wire.link.rows import ACK, NACK, RELEASE, SETTLED
-from tests.sim.history import (
+from tests.sim.history.history import (
     LATER,
     REJECT,
     CommitOffsets,

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from tern_wire.link.rows import ACK, REPLAYED, SENT
 from tests.sim.checkers.grants import Facts, Grant, Message, facts_of
-from tests.sim.history import EndState, History, Letter, Receive, Send, Violation
+from tests.sim.history.history import EndState, History, Letter, Receive, Send, Violation
 
 # Where a message lies: the rank of its queue among those of its message group, and its offset.
 _Place = tuple[int, int]

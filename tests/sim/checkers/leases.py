@@ -14,7 +14,7 @@ from itertools import pairwise
 
 from tern_wire.link.rows import ACK, EXTEND, NACK, RELEASE
 from tests.sim.checkers.grants import Facts, Grant, Message, facts_of
-from tests.sim.history import LATER, REJECT, EndState, History, Violation
+from tests.sim.history.history import LATER, REJECT, EndState, History, Violation
 
 
 def check(history: History, end: EndState) -> list[Violation]:

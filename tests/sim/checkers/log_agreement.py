@@ -4,7 +4,7 @@ Exactly: wherever two nodes have an entry of the same index, term, CRC and posit
 another, terms never fall and positions rise. (While the run goes on, `observers.py` compares what is applied.)
 """
 
-from tests.sim.history import EndState, History, LogRow, Violation
+from tests.sim.history.history import EndState, History, LogRow, Violation
 
 
 def check(_history: History, end: EndState) -> list[Violation]:

@@ -5,7 +5,7 @@ message's body and no other. Below a queue's oldest kept offset nothing is deman
 """
 
 from tern_wire.link.rows import REPLAYED, SENT
-from tests.sim.history import EndState, History, Send, Violation
+from tests.sim.history.history import EndState, History, Send, Violation
 
 
 def check(history: History, end: EndState) -> list[Violation]:

@@ -13,7 +13,7 @@ from itertools import accumulate
 
 from tern_wire.link.rows import ACK, SETTLED
 from tests.sim.checkers.grants import Movement, movements
-from tests.sim.history import (
+from tests.sim.history.history import (
     LATER,
     CommitOffsets,
     EndState,

@@ -7,7 +7,7 @@ a gap, at least one if there is one, and says rightly where to go on.
 
 from collections.abc import Iterator
 
-from tests.sim.history import EndState, History, Operation, Pull, Receive, Violation
+from tests.sim.history.history import EndState, History, Operation, Pull, Receive, Violation
 
 _Place = tuple[str, int]
 

@@ -7,7 +7,7 @@ for a dead letter is SETTLED, too.
 
 from tern_wire.link.rows import ACK, SETTLED
 from tests.sim.checkers.grants import facts_of
-from tests.sim.history import EndState, History, Operation, Receive, Settle, Violation
+from tests.sim.history.history import EndState, History, Operation, Receive, Settle, Violation
 
 
 def check(history: History, end: EndState) -> list[Violation]:

@@ -12,7 +12,7 @@ from itertools import pairwise
 from tern_wire.link.rows import ACK, NACK, RELEASE
 from tests.sim.checkers.grants import Facts, Grant, facts_of
 from tests.sim.checkers.leases import end_of
-from tests.sim.history import REJECT, EndState, History, Operation, Violation
+from tests.sim.history.history import REJECT, EndState, History, Operation, Violation
 
 
 def check(history: History, end: EndState) -> list[Violation]:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from tern_wire.link.rows import REPLAYED, SENT
 from tests.sim.checkers.grants import Facts, Queue, facts_of
-from tests.sim.history import EndState, History, Operation, Seek, Send, Sought, Stored, Violation
+from tests.sim.history.history import EndState, History, Operation, Seek, Send, Sought, Stored, Violation
 
 
 def check(history: History, end: EndState) -> list[Violation]:

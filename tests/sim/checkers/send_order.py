@@ -6,7 +6,7 @@ Sends that overlapped in time have no order. A message that was sent before unde
 """
 
 from tern_wire.link.rows import REPLAYED, SENT
-from tests.sim.history import EndState, History, Operation, Send, Violation
+from tests.sim.history.history import EndState, History, Operation, Send, Violation
 
 
 def check(history: History, _end: EndState) -> list[Violation]:

@@ -5,7 +5,7 @@ any `max_offset` that was answered, before it was invoked. (Committed offsets: s
 """
 
 from tern_wire.link.rows import REPLAYED, SENT
-from tests.sim.history import EndState, History, Offsets, Operation, Pull, Send, Violation
+from tests.sim.history.history import EndState, History, Offsets, Operation, Pull, Send, Violation
 
 
 def check(history: History, _end: EndState) -> list[Violation]:

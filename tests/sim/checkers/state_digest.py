@@ -3,7 +3,7 @@
 Exactly: among nodes with the same applied index, the digest of the encoded state machine is the same.
 """
 
-from tests.sim.history import EndState, History, Violation
+from tests.sim.history.history import EndState, History, Violation
 
 
 def check(_history: History, end: EndState) -> list[Violation]:

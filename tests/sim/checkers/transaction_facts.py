@@ -10,8 +10,8 @@ from typing import NamedTuple
 from tern_wire.errors import StorageDamaged
 from tern_wire.link.rows import PREPARED, PREPARED_BEFORE
 from tern_wire.transactions import BY_HAND, COMMIT, ENDED, ENDED_BEFORE, OTHER_OUTCOME, ROLLBACK
-from tests.sim.history import LATER, Create, EndState, History, Operation
-from tests.sim.transaction_values import (
+from tests.sim.history.history import LATER, Create, EndState, History, Operation
+from tests.sim.history.transaction_values import (
     Begin,
     Check,
     Claim,

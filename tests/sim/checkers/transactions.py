@@ -25,10 +25,10 @@ from tern_wire.transactions import (
     ROLLED_BACK,
     TRANSACTION_UNKNOWN,
 )
-from tests.sim.bodies import message_id
 from tests.sim.checkers.transaction_facts import Deal, TransactionFacts, told_outcome, transaction_facts
-from tests.sim.history import LATER, EndState, History, NodeEnd, Offsets, Operation, Pull, Receive, Violation
-from tests.sim.transaction_values import Describe, Search
+from tests.sim.clients.bodies import message_id
+from tests.sim.history.history import LATER, EndState, History, NodeEnd, Offsets, Operation, Pull, Receive, Violation
+from tests.sim.history.transaction_values import Describe, Search
 
 _OUTCOMES = {COMMITTED: COMMIT, ROLLED_BACK: ROLLBACK}
 _TOLD = frozenset({PREPARED, PREPARED_BEFORE})

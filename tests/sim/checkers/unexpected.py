@@ -9,8 +9,8 @@ since no client repeats it. A send of unknown outcome may have stored its messag
 from itertools import chain
 
 from tern_wire.link.rows import REPLAYED, SCHEDULED, SCHEDULED_BEFORE, SENT
-from tests.sim.history import EndState, History, Outcome, Send, Violation
-from tests.sim.transaction_values import Begin
+from tests.sim.history.history import EndState, History, Outcome, Send, Violation
+from tests.sim.history.transaction_values import Begin
 
 _STORED = frozenset({SENT, REPLAYED, SCHEDULED, SCHEDULED_BEFORE})
 

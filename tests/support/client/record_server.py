@@ -1,13 +1,13 @@
 """A scripted proxy for reader tests: serves records from memory over real HTTP, with the faults a test asks for.
 
-It speaks the two calls of the Spark source (offsets; pull as records) and nothing else. Faults are taken from `faults` one
+It speaks the calls of the Spark source (topics, offsets, a group's offsets; pull as records) and nothing else. Faults are taken from `faults` one
 per request, before the answer: a status with a problem document, or `drop` to break the connection.
 """
 
 import json
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -20,6 +20,8 @@ from tern_wire.records.write import encode_record, fill_in
 
 _PULL = re.compile(r"/v1/topics/([^/]+)/queues/([^/]+)/messages")
 _OFFSETS = re.compile(r"/v1/topics/([^/]+)/offsets")
+_TOPIC = re.compile(r"/v1/topics/([^/]+)")
+_GROUP, _GROUP_OFFSETS = re.compile(r"/v1/groups/([^/]+)"), re.compile(r"/v1/groups/([^/]+)/offsets")
 
 Fault = tuple[int, dict[str, object]] | str
 
@@ -32,8 +34,14 @@ class Script:
     topic: str = "orders"
     min_offset: int = 0
     page_rows_max: int = 1_000_000
+    # When the topic was made; 0: it does not exist.
+    created_ms: int = 1
+    # Committed offsets by group.
+    groups: dict[str, dict[str, int]] = field(default_factory=dict)
     faults: list[Fault] = field(default_factory=list)
     seen: list[str] = field(default_factory=list)
+    # Called with the offset of each page, before it is read.
+    before_page: Callable[[int], None] = lambda offset: None
     url: str = ""
 
 
@@ -66,20 +74,69 @@ def record_server(script: Script) -> Iterator[Script]:
                 self._answer(fault[0], json.dumps(fault[1]).encode(), {"Content-Type": "application/problem+json"})
                 return
             parts = urlsplit(self.path)
+            query = dict(parse_qsl(parts.query))
             if _OFFSETS.fullmatch(parts.path):
-                self._offsets()
+                self._tell({"topic": script.topic, "queues": self._rows(query.get("time"))})
             elif found := _PULL.fullmatch(parts.path):
-                self._page(unquote(found[2]), {name: int(value) for name, value in parse_qsl(parts.query)})
+                self._page(unquote(found[2]), {name: int(value) for name, value in query.items()})
+            elif found := _GROUP_OFFSETS.fullmatch(parts.path):
+                self._group_offsets(found[1])
+            elif parts.path == "/v1/topics":
+                self._tell({"topics": [{"topic": script.topic}] if script.created_ms else [], "next_cursor": ""})
+            elif _TOPIC.fullmatch(parts.path) and script.created_ms:
+                self._tell({"topic": script.topic, "created_at": script.created_ms, "offsets": self._rows(None)})
+            else:
+                self._refuse(404, code="topic-not-found", topic=script.topic)
 
-        def _offsets(self) -> None:
-            queues = [
-                {"queue": queue, "min_offset": script.min_offset, "max_offset": len(records)}
-                for queue, records in script.queues.items()
-            ]
-            self._answer(200, json.dumps({"topic": script.topic, "queues": queues}).encode(), {})
+        def do_POST(self) -> None:
+            script.seen.append(self.path)
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"] or 0)) or b"{}")
+            asked = body["topics"][0]
+            rows = []
+            for queue, begin in asked["begin"].items():
+                size, at = 0, begin
+                for record in script.queues[queue][begin : asked["end"][queue]]:
+                    if size + len(record) > asked.get("budget_bytes", {}).get(queue, 1 << 60):
+                        break
+                    size, at = size + len(record), at + 1
+                rows.append({"queue": queue, "measured_to": at, "size_bytes": size})
+            self._tell({"topics": [{"topic": asked["topic"], "queues": rows}]})
+
+        def do_PUT(self) -> None:
+            script.seen.append(self.path)
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"] or 0)) or b"{}")
+            if found := _GROUP.fullmatch(self.path):
+                self._tell({"group": found[1], "created": script.groups.setdefault(found[1], {}) == {}})
+            elif (found := _GROUP_OFFSETS.fullmatch(self.path)) and found[1] in script.groups:
+                script.groups[found[1]] |= body["offsets"]
+                self._tell({"group": found[1], "topic": body["topic"], "offsets": body["offsets"]})
+            else:
+                self._refuse(404, code="group-not-found", group=self.path)
+
+        def _group_offsets(self, group: str) -> None:
+            if group in script.groups:
+                self._tell({"group": group, "topic": script.topic, "offsets": script.groups[group]})
+            else:
+                self._refuse(404, code="group-not-found", group=group)
+
+        def _rows(self, time: str | None) -> list[dict[str, object]]:
+            rows: list[dict[str, object]] = []
+            for queue, records in script.queues.items():
+                end = len(records)
+                rows.append({"queue": queue, "min_offset": script.min_offset, "max_offset": end})
+                if time is not None:  # record N was visible from second N on
+                    rows[-1]["offset_at"] = max(script.min_offset, min(end, -(-int(time) // 1_000)))
+            return rows
+
+        def _tell(self, document: dict[str, object]) -> None:
+            self._answer(200, json.dumps(document).encode(), {"Content-Type": "application/json"})
+
+        def _refuse(self, status: int, **problem: object) -> None:
+            self._answer(status, json.dumps(problem).encode(), {"Content-Type": "application/problem+json"})
 
         def _page(self, queue: str, query: dict[str, int]) -> None:
             start = query["offset"]
+            script.before_page(start)
             if start < script.min_offset:
                 problem = {"code": "offset-expired", "offset": start, "min_offset": script.min_offset}
                 self._answer(410, json.dumps(problem).encode(), {})

@@ -141,7 +141,7 @@ async def guarded_mesh(
     )
     proxy.principals = known  # type: ignore[assignment]  # the real one asks brokers; it has tests of its own
     app = build_app(proxy)
-    assert isinstance(app.app, Guard), "rights are given to whole names: the door of namespaces stands in front"
+    assert isinstance(app.app, Guard), "rights are given to whole names: namespaces come first"
     await proxy.start()
     await leaders_found(proxy, [broker])
     mesh = GuardedMesh(proxy, [broker], name_server, app)

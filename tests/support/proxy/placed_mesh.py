@@ -16,7 +16,7 @@ from tern_proxy.brokers.lanes import EndLane, SendLane, SettleLane
 from tern_proxy.core.documents.sends import PackedMessage
 from tern_proxy.core.transactions.begins import Begin, HalfMessage
 from tern_proxy.proxy import BrokerGroup, Proxy
-from tern_proxy.routes.messages import first_use
+from tern_proxy.routes.messages import sends
 from tern_proxy.routes.transactions import begins as transactions
 from tern_proxy.sending import store_messages
 from tern_proxy.waiting.reading_turns import ReadingTurns
@@ -189,7 +189,7 @@ class ModelProxy(Proxy):
 
     async def send(self, topic: str, message: PackedMessage) -> Any:
         """Send one message; its receipt, or raises what it was refused with."""
-        found = await first_use.topic_to_send(self, topic, cast(Any, self._mesh.asking))
+        found = await sends.topic_to_send(self, topic, cast(Any, self._mesh.asking))
         sent = await store_messages(self, found, [message], born_ms=now_ms(), born_host=HOST, at="")
         if sent.errors:
             raise sent.errors[0]
@@ -197,7 +197,7 @@ class ModelProxy(Proxy):
 
     async def begin(self, topics: tuple[str, ...], key: str) -> Any:
         """Begin a transaction with one message for each of *topics*; raises what it was refused with."""
-        found = [await first_use.topic_to_send(self, name, cast(Any, self._mesh.asking)) for name in topics]
+        found = [await sends.topic_to_send(self, name, cast(Any, self._mesh.asking)) for name in topics]
         halves = [HalfMessage(topic=each, message=PackedMessage(body=b"half"), at="") for each in found]
         begin = Begin(producer_group="p", check_after_ms=0, key=key, halves=halves)
         request = cast(Any, SimpleNamespace(scope={}))

@@ -22,6 +22,7 @@ NEEDS = {
     "demo flights": "ternmq[demo]",
     "demo flights --no-spark": "ternmq[demo]",
     "import tern_spark": "ternmq[spark]",
+    "spark run": "ternmq[spark]",
 }
 ASKS = {"need_extra", "is_installed", "not_installed"}
 

@@ -16,13 +16,15 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from loadtest.bench import backlog, delivery, filtered, many_topics, pacing, receiving, timers
+from loadtest.bench import pacing, receiving
 from loadtest.bench.closed_loop import BenchFailed
 from loadtest.bench.core_loops import CoreLoop
-from loadtest.bench.delivery import BENCHES, MISSED, measure
-from loadtest.bench.delivery_sizes import FULL, QUICK, STUCK_BATCH_MESSAGES
+from loadtest.bench.delivery import __main__ as delivery
+from loadtest.bench.delivery import backlog, filtered, many_topics, timers
+from loadtest.bench.delivery.__main__ import BENCHES, MISSED, measure
+from loadtest.bench.delivery.ordered import Order
+from loadtest.bench.delivery.sizes import FULL, QUICK, STUCK_BATCH_MESSAGES
 from loadtest.bench.figures import BARS, Figure, show
-from loadtest.bench.ordered import Order
 from loadtest.bench.own_mesh import OwnMesh
 from loadtest.bench.pacing import run_paced
 from loadtest.bench.receiving import Message, Receivers
@@ -248,7 +250,7 @@ def test_the_exit_code_says_whether_the_bars_held(
     ]
     monkeypatch.setattr(delivery, "run", lambda *_: (figures, {}))
     disk = SimpleNamespace(disk_usage=lambda _: SimpleNamespace(free=1 << 50))
-    monkeypatch.setattr("loadtest.bench.delivery.shutil", disk)
+    monkeypatch.setattr("loadtest.bench.delivery.__main__.shutil", disk)
     monkeypatch.setattr("sys.argv", ["delivery", *arguments, "-o", str(tmp_path / "delivery.json")])
     assert delivery.main() == code
 

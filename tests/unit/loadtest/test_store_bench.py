@@ -6,12 +6,12 @@ from zlib import crc32
 import numpy as np
 import pytest
 
-from loadtest.bench.store import BENCHES, run
-from loadtest.bench.store_entries import TAG, EntryMaker, Shape, id_of, key_of
-from loadtest.bench.store_figures import Bar, in_turns, judged
-from loadtest.bench.store_node import BenchNode
-from loadtest.bench.store_restart import grow, kill_while_writing, look_up, restart
-from loadtest.bench.store_sizes import MIB, Sizes
+from loadtest.bench.store.__main__ import BENCHES, run
+from loadtest.bench.store.entries import TAG, EntryMaker, Shape, id_of, key_of
+from loadtest.bench.store.figures import Bar, in_turns, judged
+from loadtest.bench.store.node import BenchNode
+from loadtest.bench.store.restart import grow, kill_while_writing, look_up, restart
+from loadtest.bench.store.sizes import MIB, Sizes
 from tern_wire.link.commands import SEND_HEAD, CommandKind, read_entry
 from tern_wire.link.rows import SEND_ROWS
 from tern_wire.records.columns import record_starts

@@ -6,11 +6,11 @@ import random
 
 import pytest
 
-from loadtest.bench.answering import Answering
-from loadtest.bench.begins import begins, pull_checks
 from loadtest.bench.closed_loop import BenchFailed
 from loadtest.bench.figures import BARS, Figure
 from loadtest.bench.http_load import HttpConnection
+from loadtest.bench.transactions.answering import Answering
+from loadtest.bench.transactions.begins import begins, pull_checks
 
 pytestmark = pytest.mark.anyio
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from collections.abc import Sequence
 from unittest.mock import Mock
 
 import pytest
@@ -9,9 +10,9 @@ import uvicorn
 from starlette.types import Receive, Scope, Send
 from uvicorn.server import ServerState
 
-from tern_service.answer_writing import PIECE_SIZE_BYTES, HeadWithBody
-from tern_service.answers import AnsweringProtocol
-from tern_service.connection_bounds import Bounds
+from tern_service.connections.answer_writing import JOIN_SIZE_MAX_BYTES, PIECE_SIZE_BYTES, HeadWithBody
+from tern_service.connections.answers import AnsweringProtocol
+from tern_service.connections.bounds import Bounds
 from tests.unit.service.test_connection import serving_app
 from tests.unit.service.test_server import talk
 
@@ -30,13 +31,19 @@ class Wire:
     """A transport that keeps what was written, a list entry a call."""
 
     def __init__(self) -> None:
-        self.written: list[bytes] = []
+        self.written: list[bytes | memoryview] = []
+        self.vectors: list[tuple[bytes | memoryview, ...]] = []
         self.is_closed = False
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes | memoryview) -> None:
         """Keep it."""
         assert not self.is_closed
         self.written.append(data)
+
+    def writelines(self, parts: Sequence[bytes | memoryview]) -> None:
+        """Keep them as they are."""
+        assert not self.is_closed
+        self.vectors.append(tuple(parts))
 
     def close(self) -> None:
         """Take no more."""
@@ -93,7 +100,7 @@ def test_a_body_that_looks_like_a_head_stays_in_its_place() -> None:
 class LostWire(Wire):
     """As uvloop's of a connection that was aborted: whoever writes hears of it."""
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes | memoryview) -> None:
         """It cannot be."""
         raise RuntimeError("unable to perform operation on <TCPTransport closed=True>; the handler is closed")
 
@@ -189,6 +196,36 @@ async def test_who_is_refused_and_sends_nothing_more_is_closed_soon() -> None:
     async with serving_app(Refusing(), Bounds(body_deadline_ms=60_000, body_rate_step_ms=60_000)) as port:
         answer = await talk(port, b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 9\r\n\r\npart")
     assert answer.startswith(b"HTTP/1.1 429 ")
+
+
+@pytest.mark.parametrize("kind", [bytes, memoryview])
+def test_a_large_body_leaves_with_its_head_and_is_not_copied(kind: type) -> None:
+    """The transport gets the very object, once; a small view is joined as bytes are."""
+    wire = Wire()
+    answers = HeadWithBody(wire)
+    body = kind(bytes(JOIN_SIZE_MAX_BYTES + 1))
+    answers.write(HEAD)
+    answers.write(body)
+    answers.write(body)
+    ((head, sent),) = wire.vectors
+    assert (head, wire.written) == (HEAD, [body])
+    assert sent is body
+    answers.write(HEAD)
+    answers.write(kind(b"hello"))
+    assert wire.written[1:] == [HEAD + b"hello"]
+
+
+def test_a_head_and_a_large_body_are_encrypted_in_pieces() -> None:
+    """The first one has the head, also one that is larger than a piece."""
+    for head in (HEAD, HEAD[:-4] + b"\r\nlink: " + bytes(PIECE_SIZE_BYTES) + b"\r\n\r\n"):
+        wire = Wire()
+        answers = HeadWithBody(wire, in_pieces=True)
+        body = bytes(range(256)) * 1_000
+        answers.write(head)
+        answers.write(memoryview(body))
+        assert b"".join(wire.written) == head + body
+        assert len(wire.written[0]) == max(PIECE_SIZE_BYTES, len(head))
+        assert not wire.vectors
 
 
 def test_what_is_encrypted_is_written_in_pieces() -> None:

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from tern_service.connection_bounds import Bounds
-from tern_service.connection_table import ConnectionTable
+from tern_service.connections.bounds import Bounds
+from tern_service.connections.table import ConnectionTable
 from tests.unit.service.test_connection import serving_app
 from tests.unit.service.test_server import CLOSE, talk
 
@@ -153,8 +153,8 @@ async def test_requests_behind_an_answer_that_is_taken_late_are_answered() -> No
 
 async def test_at_the_cap_a_body_that_does_not_come_gives_way_and_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """To a newcomer of another address: 503, and the newcomer is served."""
-    monkeypatch.setattr("tern_service.connection_table.IDLE_MIN_S", 0.0)
-    monkeypatch.setattr("tern_service.connection_table._place_of", lambda host: "far" if host == "127.0.0.9" else host)
+    monkeypatch.setattr("tern_service.connections.table.IDLE_MIN_S", 0.0)
+    monkeypatch.setattr("tern_service.connections.table._place_of", lambda host: "far" if host == "127.0.0.9" else host)
     table, app = ConnectionTable(), Reading()
     async with serving_app(
         app, Bounds(connections_max=2, body_deadline_ms=60_000, body_rate_step_ms=60_000), table

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tern_service.body_pace import BodyPace
-from tern_service.connection_bounds import Bounds
+from tern_service.connections.body_pace import BodyPace
+from tern_service.connections.bounds import Bounds
 from tern_wire.errors import BodyTooSlow, RequestTimeout
 
 MIB = 1 << 20

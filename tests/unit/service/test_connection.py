@@ -12,9 +12,9 @@ import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tern_service import open_socket
-from tern_service.connection import GuardedProtocol
-from tern_service.connection_bounds import Bounds
-from tern_service.connection_table import ConnectionTable
+from tern_service.connections.bounds import Bounds
+from tern_service.connections.connection import GuardedProtocol
+from tern_service.connections.table import ConnectionTable
 from tern_wire.paths import HEADER_CHECK_NONCE
 from tests.unit.service.test_server import CLOSE, serving, talk
 
@@ -147,7 +147,7 @@ async def test_a_body_slower_than_its_rate_is_let_go_long_before_its_deadline() 
 
 async def test_a_body_as_fast_as_it_must_be_ends_at_its_deadline_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     """It never rests, and the step comes several times before the deadline."""
-    monkeypatch.setattr("tern_service.answers.LINGER_STEP_S", 30)
+    monkeypatch.setattr("tern_service.connections.answers.LINGER_STEP_S", 30)
     async with serving(body_rate_step_ms=20, body_deadline_ms=150) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(POST + b"content-length: 10000000\r\n\r\n" + b"x" * 65_536)
@@ -237,7 +237,7 @@ async def test_requests_at_a_time_are_bounded_without_those_that_are_parked(park
 
 async def test_connections_of_one_address_are_bounded_and_counted_down(monkeypatch: pytest.MonkeyPatch) -> None:
     """As from afar: what is loopback is not counted."""
-    monkeypatch.setattr("tern_service.connection_table.address_of", lambda host: host)
+    monkeypatch.setattr("tern_service.connections.table.address_of", lambda host: host)
     table = ConnectionTable()
     async with serving_app(Working(), Bounds(connections_per_address_max=1), table) as port:
         _, writer = await asyncio.open_connection("127.0.0.1", port)

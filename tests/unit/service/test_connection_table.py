@@ -2,7 +2,7 @@
 
 import pytest
 
-from tern_service.connection_table import ConnectionTable, address_of
+from tern_service.connections.table import ConnectionTable, address_of
 
 
 @pytest.mark.parametrize(

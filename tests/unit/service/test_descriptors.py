@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tern_service.descriptors import RESERVE, need_descriptors
+from tern_service.connections.descriptors import RESERVE, need_descriptors
 from tern_service.settings import EXIT_CONFIG, SettingsError
 
 

@@ -8,9 +8,9 @@ from functools import partial
 
 import pytest
 
-from tern_service.connection import GuardedProtocol
-from tern_service.connection_bounds import Bounds
-from tern_service.connection_table import ConnectionTable
+from tern_service.connections.bounds import Bounds
+from tern_service.connections.connection import GuardedProtocol
+from tern_service.connections.table import ConnectionTable
 from tests.support.loops import BOTH_LOOPS
 from tests.unit.service.test_arriving import CHUNKED, GET, HEAD, Reading, gone, until
 from tests.unit.service.test_connection import serving_app

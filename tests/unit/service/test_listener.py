@@ -18,7 +18,7 @@ from tern_accept.descriptors import SHORT_BELOW
 from tern_security.peer_identity import ROLES
 from tern_security.tls import ClusterTls
 from tern_service import install_problems, open_socket, serve
-from tern_service.connection_bounds import Bounds
+from tern_service.connections.bounds import Bounds
 from tern_service.listener import Listener
 from tern_service.process_security import peer_of_request, require_broker, require_operator
 from tests.support.loops import BOTH_LOOPS

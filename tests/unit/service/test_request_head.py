@@ -2,7 +2,7 @@
 
 import pytest
 
-from tern_service.request_head import is_host, split_target
+from tern_service.connections.request_head import is_host, split_target
 from tern_wire.errors import RequestMalformed
 
 

@@ -4,8 +4,8 @@ import dataclasses
 
 import pytest
 
-from tern_service.protection import NOTICE_INSECURE, NOTICE_OPTIONAL, Protection
-from tern_service.security_settings import SecuritySettings, is_loopback, protection_of
+from tern_service.protection import NOTICE_INSECURE, NOTICE_OPTIONAL, Protection, is_loopback, protection_of
+from tern_service.security_settings import SecuritySettings
 from tern_service.settings import SettingsError, load_settings
 
 TLS = {"tls_cert_file": "c", "tls_key_file": "k", "tls_ca_file": "a"}

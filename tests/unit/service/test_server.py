@@ -16,11 +16,11 @@ import uvicorn
 from fastapi import FastAPI, Request
 from starlette.types import Receive, Scope, Send
 
-import tern_service.connection_table
+import tern_service.connections.table
 from tern_service import SettingsError, install_problems, open_socket, serve
-from tern_service.connection import GuardedProtocol
-from tern_service.connection_bounds import Bounds
-from tern_service.connection_table import ConnectionTable
+from tern_service.connections.bounds import Bounds
+from tern_service.connections.connection import GuardedProtocol
+from tern_service.connections.table import ConnectionTable
 
 SEED = 20_261
 
@@ -192,7 +192,7 @@ async def test_pipelined_garbage_waits_for_the_answer_before_it() -> None:
 
 async def test_at_the_cap_the_connection_that_idles_longest_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who asked once keeps nobody out for as long as connections are kept; one whose request is under way stays."""
-    monkeypatch.setattr(tern_service.connection_table, "IDLE_MIN_S", 0.0)
+    monkeypatch.setattr(tern_service.connections.table, "IDLE_MIN_S", 0.0)
     async with serving(connections_max=3) as port:
         working, *idle = [await asyncio.open_connection("127.0.0.1", port) for _ in range(3)]
         working[1].write(b"GET /wait HTTP/1.1\r\nhost: a\r\n\r\n")
@@ -209,7 +209,7 @@ async def test_at_the_cap_the_connection_that_idles_longest_makes_room(monkeypat
 
 async def test_one_connection_too_many_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
     """503 at once; the ones before it go on. Who has asked nothing yet is a stranger, and counted apart."""
-    monkeypatch.setattr(tern_service.connection_table, "IDLE_MIN_S", 60.0)
+    monkeypatch.setattr(tern_service.connections.table, "IDLE_MIN_S", 60.0)
     async with serving(connections_max=1) as port:
         _, stranger = await asyncio.open_connection("127.0.0.1", port)
         reader, writer = await asyncio.open_connection("127.0.0.1", port)

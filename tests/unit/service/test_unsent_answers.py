@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from tern_service.connection_bounds import Bounds
-from tern_service.connection_table import ConnectionTable
-from tern_service.unsent_answers import Unsent
+from tern_service.connections.bounds import Bounds
+from tern_service.connections.table import ConnectionTable
+from tern_service.connections.unsent_answers import Unsent
 from tern_wire.limits_requests import UNSENT_HELD_MIN_MS
 from tests.unit.service.test_arriving import GET, Reading, gone, until
 from tests.unit.service.test_connection import serving_app
@@ -72,7 +72,7 @@ def test_who_is_quick_is_never_broken_off() -> None:
 @pytest.mark.anyio
 async def test_a_connection_notes_what_its_client_has_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     """Five clients that do not read 20 MB each: with room for two such answers, three are broken off; then nothing is held."""
-    monkeypatch.setattr("tern_service.unsent_answers.UNSENT_HELD_MIN_MS", 0)
+    monkeypatch.setattr("tern_service.connections.unsent_answers.UNSENT_HELD_MIN_MS", 0)
     table = ConnectionTable()
     table.unsent = Unsent(40_000_000)
     writers = []

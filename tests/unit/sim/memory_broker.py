@@ -7,12 +7,12 @@ from dataclasses import replace
 from random import Random
 
 from tern_wire.link.requests import Parts, RequestCode
-from tests.sim.asking import Answer, Told
-from tests.sim.broker_node import Build
-from tests.sim.history import EndState
+from tests.sim.clients.asking import Answer, Told
+from tests.sim.history.history import EndState
+from tests.sim.machines.broker_node import Build
+from tests.sim.machines.world import World
 from tests.sim.seed_run import end_of, is_at_rest
 from tests.sim.swarm import choose
-from tests.sim.world import World
 
 ROUND_TRIP_S = 0.002
 
@@ -26,7 +26,7 @@ class MemoryBroker:
         self._rng, self.loss = rng, loss
 
     def ask(self, node: str, code: int, parts: Parts, timeout_s: float, told: Told) -> None:
-        """tests.sim.asking.Ask."""
+        """tests.sim.clients.asking.Ask."""
         if code == RequestCode.STATUS:
             self.world.ask(node, code, parts, timeout_s, told)
             return

@@ -4,8 +4,8 @@ Every line is one operation that is over before the next one begins, unless `beg
 """
 
 from tern_wire.link.rows import ACK, SETTLED
-from tests.sim.bodies import message_id
-from tests.sim.history import (
+from tests.sim.clients.bodies import message_id
+from tests.sim.history.history import (
     REJECT,
     Answered,
     Asked,

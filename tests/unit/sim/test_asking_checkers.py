@@ -4,7 +4,7 @@ import pytest
 
 from tern_wire.transactions import COMMIT, EXPIRED, EXPIRED_BEFORE, NOT_ASKED
 from tests.sim.checkers import checks
-from tests.sim.transaction_values import CheckNote
+from tests.sim.history.transaction_values import CheckNote
 from tests.unit.sim.test_check_checkers import FIRST_MS, Tale, begun, later
 from tests.unit.sim.transaction_stories import INTERVAL_MS, MAX_CHECKS, TransactionStory
 

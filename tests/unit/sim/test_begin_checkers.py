@@ -9,8 +9,8 @@ from tern_wire.errors import TransactionUnknown
 from tern_wire.link.rows import KEY_REUSED, PREPARED_BEFORE
 from tern_wire.transactions import BY_HAND, COMMIT, TRANSACTION_UNKNOWN
 from tests.sim.checkers import transactions
-from tests.sim.history import Sent
-from tests.sim.transaction_values import Describe, Resolve, TransactionEnd
+from tests.sim.history.history import Sent
+from tests.sim.history.transaction_values import Describe, Resolve, TransactionEnd
 from tests.unit.sim.stories import TOPIC
 from tests.unit.sim.transaction_stories import BANK, NAME, NUMBER, SECOND, TransactionStory, begun, found
 

@@ -15,7 +15,7 @@ from tern_wire.transactions import (
     ROLLBACK,
 )
 from tests.sim.checkers import checks
-from tests.sim.transaction_values import CheckNote, Claim
+from tests.sim.history.transaction_values import CheckNote, Claim
 from tests.unit.sim.transaction_stories import (
     AFTER_MS,
     BANK,

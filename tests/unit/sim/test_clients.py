@@ -9,10 +9,10 @@ from tern_broker.core.delivery.delivery import Delivery
 from tern_broker.core.delivery.fifo import FifoDelivery
 from tern_broker.core.delivery.lease import Lease
 from tern_broker.core.sending.sending import SendApplier
-from tests.sim.bodies import SIZE_MAX_BYTES, body_of, name_of
 from tests.sim.checkers.every import check_all
-from tests.sim.clients import Clients
-from tests.sim.history import History, Outcome, Violation
+from tests.sim.clients.bodies import SIZE_MAX_BYTES, body_of, name_of
+from tests.sim.clients.clients import Clients
+from tests.sim.history.history import History, Outcome, Violation
 from tests.unit.sim.memory_broker import MemoryBroker
 
 OPERATIONS = 500

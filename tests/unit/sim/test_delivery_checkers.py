@@ -7,7 +7,7 @@ import pytest
 from tern_wire.dead_letters import EXPIRED
 from tern_wire.link.rows import NACK, RELEASE
 from tests.sim.checkers import attempts, group_order
-from tests.sim.history import Receive, Redrive, Task
+from tests.sim.history.history import Receive, Redrive, Task
 from tests.unit.sim.stories import GROUP, INVISIBLE_MS, TOPIC, Story, message
 
 Tale = Callable[[Story], object]

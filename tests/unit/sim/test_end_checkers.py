@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.sim.checkers import convergence, every, log_agreement, state_digest
-from tests.sim.history import LogRow, Send
-from tests.sim.observers import VIOLATIONS_MAX, Observers
-from tests.sim.transaction_values import Described, TransactionEnd
+from tests.sim.history.history import LogRow, Send
+from tests.sim.history.transaction_values import Described, TransactionEnd
+from tests.sim.laws.observers import VIOLATIONS_MAX, Observers
 from tests.unit.sim.stories import TOPIC, Story, message
 
 LOG = tuple(LogRow(index, 1 + index // 3, index * 7, index * 100) for index in range(1, 6))

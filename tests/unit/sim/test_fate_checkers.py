@@ -8,7 +8,7 @@ from tern_wire.dead_letters import EXPIRED, NACKED, REJECTED
 from tern_wire.errors import AlreadyDelivered, NotScheduled
 from tern_wire.link.rows import ACK, SCHEDULED
 from tests.sim.checkers import attempts, dead_letters, delays, seeks
-from tests.sim.history import Browse, Browsed, Operation, Recall, Redrive, Seek, Send, Sent, Task
+from tests.sim.history.history import Browse, Browsed, Operation, Recall, Redrive, Seek, Send, Sent, Task
 from tests.unit.sim.stories import GROUP, TOPIC, Story, message
 
 Tale = Callable[[Story], object]

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from tern_raft.frames import RAFT_CODE
-from tests.sim.machine import DIRECTORY, Machine
-from tests.sim.network import Network, SimLink
-from tests.sim.process import Process
-from tests.sim.scheduler import BEGIN_S, Scheduler
+from tests.sim.machines.machine import DIRECTORY, Machine
+from tests.sim.machines.network import Network, SimLink
+from tests.sim.machines.process import Process
+from tests.sim.machines.scheduler import BEGIN_S, Scheduler
 from tests.support.files.faulty_files import PowerCut
 
 FRAMES = 200

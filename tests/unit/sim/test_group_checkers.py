@@ -6,7 +6,7 @@ import pytest
 
 from tern_wire.link.rows import EXTEND, LEASE_OVER, RELEASE
 from tests.sim.checkers import leases, offsets, redelivery, stale_reads
-from tests.sim.history import Receive, Seek
+from tests.sim.history.history import Receive, Seek
 from tests.unit.sim.stories import GROUP, INVISIBLE_MS, TOPIC, Story, message
 
 Tale = Callable[[Story], object]

@@ -6,9 +6,9 @@ import pytest
 
 from tern_wire.limits import IDEMPOTENCY_WINDOW_MS
 from tern_wire.link.rows import KEY_REUSED, NO_QUEUE, REPLAYED, SENT
-from tests.sim.bodies import message_id
 from tests.sim.checkers import duplicates, every, lost, reads, send_order, unexpected
-from tests.sim.history import Send, Sent
+from tests.sim.clients.bodies import message_id
+from tests.sim.history.history import Send, Sent
 from tests.unit.sim.stories import TOPIC, Story, message
 
 Bad = Callable[[Story], object]

@@ -6,8 +6,8 @@ import pytest
 
 from tern_wire.link.rows import ACK, EXTEND, RELEASE
 from tests.sim.checkers import attempts, leases, repeats
-from tests.sim.history import Held, Operation, Receive
-from tests.sim.observers import Observers
+from tests.sim.history.history import Held, Operation, Receive
+from tests.sim.laws.observers import Observers
 from tests.unit.sim.stories import GROUP, INVISIBLE_MS, TOPIC, Story, message
 
 Tale = Callable[[Story], object]

@@ -7,10 +7,10 @@ from tern_broker.core.sending import idempotency
 from tern_broker.core.sending.idempotency import KeyTable
 from tern_wire.limits import IDEMPOTENCY_WINDOW_MS
 from tests.sim.checkers import duplicates
-from tests.sim.history import Send
-from tests.sim.plan import draw_plan
-from tests.sim.planting import changed, quiet
-from tests.sim.repeats import Repeats
+from tests.sim.clients.plan import draw_plan
+from tests.sim.clients.repeats import Repeats
+from tests.sim.history.history import Send
+from tests.sim.planted.planting import changed, quiet
 from tests.sim.seed_run import run_seed
 from tests.sim.swarm import SHORT_WINDOW_MS, choose, constants
 from tests.unit.sim.stories import message

@@ -16,8 +16,8 @@ from tern_wire.transactions import (
     ROLLBACK,
     ROLLED_BACK,
 )
-from tests.sim.bodies import message_id
 from tests.sim.checkers import transactions
+from tests.sim.clients.bodies import message_id
 from tests.unit.sim.stories import TOPIC
 from tests.unit.sim.transaction_stories import NAME, SECOND, TransactionStory, begun, found
 

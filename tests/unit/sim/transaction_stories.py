@@ -5,8 +5,8 @@ from dataclasses import replace
 from tern_wire.link.rows import PREPARED
 from tern_wire.transactions import BY_CLIENT, BY_HAND, BY_TEXTS, CHECK_NOTED, COMMIT, ENDED, OPEN, OUTCOME_STATES
 from tests.sim.checkers import transactions, unexpected
-from tests.sim.history import Create, LogRow, NodeEnd, Operation, Pull, Pulled, Read, Sent, Stored
-from tests.sim.transaction_values import (
+from tests.sim.history.history import Create, LogRow, NodeEnd, Operation, Pull, Pulled, Read, Sent, Stored
+from tests.sim.history.transaction_values import (
     Begin,
     Check,
     CheckNote,

@@ -105,6 +105,14 @@ def test_a_record_that_contradicts_itself_is_refused(at: int, value: int, says: 
         record_batch(bytes(page), topic="orders", queue=QUEUE)
 
 
+def test_a_body_of_4_mib_keeps_its_neighbours_apart() -> None:
+    """The largest body between two small ones, in one page."""
+    bodies_in = [b"before", bytes(range(256)) * (4 << 12), b"", b"after"]
+    page = b"".join(stored(number, body, {"KEYS": str(number)}) for number, body in enumerate(bodies_in))
+    rows = record_batch(memoryview(bytearray(page)), topic="orders", queue=QUEUE, names=["body", "keys"]).to_pylist()
+    assert [(row["body"], row["keys"]) for row in rows] == [(body, str(at)) for at, body in enumerate(bodies_in)]
+
+
 def test_bodies_of_one_page_may_fill_megabytes() -> None:
     """A page of 4 MiB with empty, short and long bodies keeps every byte in its place."""
     bodies_in = [bytes([number % 251]) * (number * 37 % 9_000) for number in range(900)]

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 from tern_spark import ProxyPages, read_options
-from tern_spark.source import QueuePartition, TernReader
+from tern_spark.partition import TaskPartition
+from tern_spark.source import TernReader
 from tern_wire.errors import NoLeader, NotAcceptable, OffsetExpired, OutcomeUnknown, TopicNotFound
 from tests.support.client.record_server import Script, record_server, stored
 
@@ -131,7 +132,7 @@ def test_offsets_deleted_during_the_read_fail_it_or_are_skipped(proxy: Script) -
         given = read_options({"endpoint": proxy.url, "subscribe": "orders", "failOnDataLoss": accepted})
         reader = TernReader(given, READ_COLUMNS)
         (part,) = reader.partitions()
-        assert isinstance(part, QueuePartition)
+        assert isinstance(part, TaskPartition)
         proxy.min_offset = 4
         if accepted == "true":
             with pytest.raises(OffsetExpired, match="oldest one is 4"):

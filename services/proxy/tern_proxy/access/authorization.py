@@ -17,7 +17,7 @@ from tern_wire.principals.principals import CREATE
 
 ADMISSION = "tern.admission"
 # Principal of the admin request that the task handles, "" for none; it is sent to the brokers
-# (brokers/caller_link.py).
+# (brokers/callers.py).
 CALLER: ContextVar[str] = ContextVar("caller", default="")
 
 

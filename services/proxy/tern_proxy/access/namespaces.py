@@ -1,11 +1,10 @@
 """Namespace adapter: requests with MQ-Namespace continue with full names, and answers get the
 client's names back.
 
-It precedes all routes, so that no route can omit it. A request without a namespace passes
-unchanged, unless its path contains a `%`.
+`hot.py` applies it in front of all routes, so that no route can omit it.
 """
 
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import Message, Scope, Send
 
 from tern_proxy.core.access.namespaces import (
     HEADER,
@@ -17,43 +16,22 @@ from tern_proxy.core.access.namespaces import (
     read_namespace,
     whole_path,
 )
-from tern_proxy.counters import Counters
-from tern_service.problems import refuse
-from tern_wire.errors import TernError
-from tern_wire.names import SEPARATOR
 
 
-class NamespaceDoor:
-    """ASGI application in front of *app*. Stateless."""
+def inside(scope: Scope, send: Send) -> tuple[Scope, Send]:
+    """Return the scope and the channel of answers for the application: with full names, and for
+    the client's names.
 
-    def __init__(self, app: ASGIApp, counters: Counters) -> None:
-        self.app, self._counters = app, counters
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
-        for name, _ in scope["headers"]:
-            if name == HEADER:
-                break
-        else:
-            if SEPARATOR not in scope["path"]:
-                await self.app(scope, receive, send)
-                return
-        try:
-            namespace = read_namespace(scope["headers"]) or ""
-            path = whole_path(scope["path"], namespace)
-        except TernError as error:
-            status = await refuse(error, scope, send)
-            self._counters.count_request("admin", status, 0.0)
-            return
-        if not namespace:
-            await self.app(scope, receive, send)
-            return
-        # The header is consumed here: readers of message headers do not accept it.
-        headers = [field for field in scope["headers"] if field[0] != HEADER]
-        inside = {**scope, "path": path, "headers": headers, SCOPE_KEY: namespace, SCOPE_HEADERS: scope["headers"]}
-        await self.app(inside, receive, _Departing(send, namespace).send)
+    Both are unchanged without a namespace. Raise InvalidField, IllegalTopic, IllegalGroup.
+    """
+    namespace = read_namespace(scope["headers"]) or ""
+    path = whole_path(scope["path"], namespace)
+    if not namespace:
+        return scope, send
+    # The header is consumed here: readers of message headers do not accept it.
+    headers = [field for field in scope["headers"] if field[0] != HEADER]
+    changed = {**scope, "path": path, "headers": headers, SCOPE_KEY: namespace, SCOPE_HEADERS: scope["headers"]}
+    return changed, _Departing(send, namespace).send
 
 
 class _Departing:

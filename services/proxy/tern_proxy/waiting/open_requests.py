@@ -24,7 +24,7 @@ from starlette.types import Message, Receive, Scope, Send
 from tern_proxy.access.authentication import Authenticator, Principals, Session, address_of
 from tern_proxy.access.authorization import Admission
 from tern_service.clock import Clock
-from tern_service.connection_table import AT_A_TIME
+from tern_service.connections.table import AT_A_TIME
 from tern_wire.errors import ShareExceeded, TernError, Unauthenticated
 from tern_wire.limits import BODY_DEADLINE_MS, REQUESTS_MAX, WAIT_MAX_MS
 from tern_wire.limits_requests import CALM_SHARE, SHARE_OF_FREE

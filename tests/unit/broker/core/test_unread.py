@@ -15,7 +15,7 @@ from tern_store.visibility_times import offset_at, visible_at
 from tern_wire.errors import DiskFull, error_from
 from tern_wire.link.codec import encode_msgpack
 from tern_wire.link.commands import CommandKind
-from tests.sim.planting import changed
+from tests.sim.planted.planting import changed
 from tests.support.broker.single_broker import HOUR_MS, SingleBroker
 from tests.support.files.faulty_files import FaultyFiles
 

@@ -17,9 +17,9 @@ from typer.testing import CliRunner, Result
 from tern_cli.app import app
 from tern_cli.failures import CommandFailed
 from tern_cli.file_failures import file_failure
+from tern_cli.mesh.disk_budget import check_room, room_bytes, with_budget
 from tern_cli.mesh.files import MeshFiles
-from tern_cli.mesh.plan import MeshShape, with_budget
-from tern_cli.mesh.room import check_room, room_bytes
+from tern_cli.mesh.plan import MeshShape
 from tern_client.transport.credentials import CA_FILE, KEY_FILE
 from tern_wire.reasons import reason_of
 from tests.support.mesh.mesh import free_port_base

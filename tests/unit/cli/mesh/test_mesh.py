@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from tern_cli.mesh import readiness
+from tern_cli.mesh.disk_budget import with_budget
 from tern_cli.mesh.files import MeshFiles
-from tern_cli.mesh.plan import MeshShape, plan_mesh, shape_from_base, with_budget
+from tern_cli.mesh.plan import MeshShape, plan_mesh, shape_from_base
 from tern_cli.mesh.process_table import boot_id, is_same, rss_bytes, start_ticks
 from tern_cli.mesh.start import _is_hopeless, living, spawn_supervisor, stop_mesh
 from tern_cli.mesh.supervisor import bound_log

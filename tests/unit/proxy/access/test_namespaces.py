@@ -1,4 +1,4 @@
-"""The proxy's door: paths made whole, answers taken apart down to their names and no further, refusals, answers in pieces."""
+"""Namespaces at the entry of the proxy: paths made whole, answers taken apart down to their names and no further, refusals, answers in pieces."""
 
 import json
 from typing import Any
@@ -6,9 +6,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from tern_proxy.access.namespaces import NamespaceDoor
 from tern_proxy.core.access.namespaces import is_document, own_body, own_headers, read_namespace, whole_path
 from tern_proxy.counters import Counters
+from tern_proxy.hot import EntryPoint
 from tern_wire.errors import IllegalGroup, IllegalTopic, InvalidField
 from tern_wire.paths import JSON, MSGPACK, NDJSON, OCTETS, PROBLEM, RECORDS
 from tests.support.proxy.proxy_mesh import RawExchange, proxy_mesh
@@ -163,18 +163,18 @@ async def test_an_answer_in_pieces_leaves_whole_and_with_its_length() -> None:
         await send({"type": "http.response.body", "body": b'{"topic":', "more_body": True})
         await send({"type": "http.response.body", "body": b'"shop%t"}'})
 
-    door = NamespaceDoor(app, Counters())
+    entry = EntryPoint(app, Counters())
     said = {"MQ-Namespace": "shop", "MQ-Tag": "x"}
-    document = RawExchange(door, "GET", "/v1/topics/t", said)
+    document = RawExchange(entry, "GET", "/v1/topics/t", said)
     await document.task
     assert [message["type"] for message in document.sent] == ["http.response.start", "http.response.body"]
     assert (document.sent[1]["body"], document.headers[b"content-length"]) == (b'{"topic":"t"}', b"13")
-    other = RawExchange(door, "POST", "/v1/topics/t", said)
+    other = RawExchange(entry, "POST", "/v1/topics/t", said)
     await other.task
     assert [message.get("body") for message in other.sent] == [None, b'{"topic":', b'"shop%t"}']
 
 
-async def test_a_refusal_at_the_door_closes_a_connection_whose_body_nobody_has_read() -> None:
+async def test_a_refusal_of_a_namespace_closes_a_connection_whose_body_nobody_has_read() -> None:
     """And is counted; a GET leaves its connection open."""
     async with proxy_mesh() as mesh:
         wrong = {"MQ-Namespace": "no%good"}

@@ -177,7 +177,7 @@ def test_a_signature_that_says_too_little_is_refused(left_out: str, monkeypatch:
 
 
 def test_a_namespace_is_signed_where_there_is_one() -> None:
-    """The door takes it off the headers; it is one of what was signed all the same, and cannot be
+    """The proxy takes it off the headers; it is one of what was signed all the same, and cannot be
     added, taken away or changed.
     """
     request = with_fields(REQUEST, headers=(*REQUEST.headers, ("MQ-Namespace", "acme")))

@@ -66,6 +66,17 @@ async def test_raw_records_are_the_brokers_own_bytes() -> None:
         assert [orjson.loads(line)["body"] for line in lines.content.splitlines()] == ["0", "1", "2"]
 
 
+async def test_a_large_page_of_raw_records_is_the_brokers_own_bytes() -> None:
+    """Six bodies of 100,000 bytes: the proxy sends such a page from the buffer of its link."""
+    async with proxy_mesh() as mesh:
+        for number in range(6):
+            await mesh.post("/v1/topics/orders/messages?queue=broker-a:0", b"%d" % number * 100_000)
+        raw = await mesh.http.get(f"{QUEUE}?offset=0", headers={"accept": RECORDS})
+        assert raw.headers["content-length"] == str(len(raw.content))
+        assert raw.content == b"".join(mesh.broker.queue_records("orders", 0))
+        assert len(raw.content) > 600_000
+
+
 @pytest.mark.parametrize(
     ("path", "status", "code"),
     [

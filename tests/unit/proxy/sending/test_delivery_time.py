@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from tern_proxy.core.documents.sends import JsonMessage, PackedMessage
-from tern_proxy.core.sending.encoding import Encoded, encode_messages
-from tern_proxy.core.sending.message_ids import MessageIds
+from tern_proxy.core.sending.encoding import Encoded, MessageIds, encode_messages
 from tern_proxy.core.sending.topic import Topic
 from tern_wire.limits import DELAY_LEVELS_MS, TIMER_DELAY_MAX_MS
 from tern_wire.link.rows import SEND_ROWS, message_group_hash

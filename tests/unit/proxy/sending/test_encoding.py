@@ -10,8 +10,7 @@ import pytest
 from tern_proxy.brokers.lanes import send_of
 from tern_proxy.core.documents.sends import JsonMessage, PackedMessage
 from tern_proxy.core.sending.batches import read_batch
-from tern_proxy.core.sending.encoding import Encoded, encode_messages
-from tern_proxy.core.sending.message_ids import MessageIds
+from tern_proxy.core.sending.encoding import Encoded, MessageIds, encode_messages
 from tern_proxy.core.sending.topic import TAGS_KEPT_MAX, Topic
 from tern_wire.errors import TernError
 from tern_wire.limits import (

@@ -3,7 +3,8 @@
 import pytest
 
 from tern_proxy.core.documents.sends import PackedMessage
-from tern_proxy.core.sending.topic_kinds import kind_of, perm_of, refuse_kind, refuse_message, refuse_unwritable
+from tern_proxy.core.sending.topic import Topic
+from tern_proxy.core.sending.topic_kinds import refuse_kind, refuse_message
 from tern_wire.errors import PropertyConflictsWithType, TopicNotWritable
 from tern_wire.routing.route import TopicRoute
 from tern_wire.settings.topic_settings import TOPIC_KINDS
@@ -49,8 +50,9 @@ def test_a_delivery_time_is_one_however_it_is_written(field: dict[str, int]) -> 
 def test_while_broker_groups_differ_a_topic_takes_everything_that_all_permit() -> None:
     """A change reaches one after the other."""
     fifo, mixed = TopicRoute(topic_id=1, queues=1, type="FIFO", perm=6), TopicRoute(topic_id=1, queues=1, perm=4)
-    assert (kind_of({"a": fifo}), perm_of({"a": fifo})) == ("FIFO", 6)
-    assert (kind_of({"a": fifo, "b": mixed}), perm_of({"a": fifo, "b": mixed})) == ("MIXED", 4)
-    refuse_unwritable("t", 6)
+    settled, changing = Topic("t", {"a": fifo}), Topic("t", {"a": fifo, "b": mixed})
+    assert (settled.kind, settled.perm) == ("FIFO", 6)
+    assert (changing.kind, changing.perm) == ("MIXED", 4)
+    settled.require_writable()
     with pytest.raises(TopicNotWritable):
-        refuse_unwritable("t", perm_of({"a": fifo, "b": mixed}))
+        changing.require_writable()

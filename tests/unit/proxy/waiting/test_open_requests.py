@@ -18,7 +18,7 @@ from tern_proxy import routes
 from tern_proxy.core.access.requirements import Rule
 from tern_proxy.routes.table import RULES
 from tern_wire.limits import CHECK_AFTER_DEFAULT_MS
-from tern_wire.link.requests import RequestCode, read_body
+from tern_wire.link.requests import RequestCode
 from tern_wire.principals.principals import Principal
 from tests.support.broker.loop_runtime import NOW_MS
 from tests.support.loops import eventually
@@ -223,18 +223,17 @@ async def test_what_a_broker_hands_out_meanwhile_is_not_handed_on(
         declare(mesh)
         key = mesh.known.put("waiting", GRANTS)
         link = mesh.proxy.groups["broker-a"].link
-        exchange_at_link = type(link).exchange
+        ask_at_link = type(link).ask
         crossed: list[int] = []
 
-        async def crossing(self: Any, code: RequestCode, *arguments: Any, **keywords: Any) -> Any:
-            body = await exchange_at_link(self, code, *arguments, **keywords)
-            _, raw = read_body(body)
-            if code == wait.asked and len(raw) and not crossed:
+        async def crossing(self: Any, request: Any, *arguments: Any, **keywords: Any) -> Any:
+            answer, raw = await ask_at_link(self, request, *arguments, **keywords)
+            if request.code == wait.asked and len(raw) and not crossed:
                 crossed.append(len(raw))
                 lose(mesh, "waiting")
-            return body
+            return answer, raw
 
-        monkeypatch.setattr(type(link), "exchange", crossing)
+        monkeypatch.setattr(type(link), "ask", crossing)
         exchange = await waiting(mesh, *route, key)
         await wait.give(mesh)
         await asyncio.wait_for(exchange.task, TIMES_OUT_S)

@@ -1,9 +1,14 @@
-"""Parsing of batches: JSON, NDJSON (one message a line) or MessagePack, by content type."""
+"""Parsing of batches: JSON, NDJSON (one message a line) or MessagePack, by content type; bodies of
+JSON messages.
+"""
 
 from collections.abc import Sequence
 
+from msgspec import UNSET
+
 from tern_proxy.core.documents.sends import JsonBatch, JsonMessage, PackedBatch, PackedMessage
-from tern_wire.errors import BatchEmpty, BatchTooLarge, UnsupportedBatchFormat
+from tern_wire.errors import BatchEmpty, BatchTooLarge, InvalidField, UnsupportedBatchFormat
+from tern_wire.json_limits import check_depth
 from tern_wire.limits import BATCH_MESSAGES_MAX, JSON_BATCH_NODES_MAX
 from tern_wire.link.codec import read_json, read_msgpack
 from tern_wire.paths import JSON, JSONL, MSGPACK, NDJSON
@@ -48,3 +53,25 @@ def _read_lines(body: bytes) -> list[JsonMessage]:
     if len(lines) > BATCH_MESSAGES_MAX:
         raise BatchTooLarge(actual=len(lines), limit=BATCH_MESSAGES_MAX, unit="messages")
     return [read_json(line, JsonMessage, f"/messages/{index}") for index, line in enumerate(lines)]
+
+
+def body_of(message: JsonMessage) -> tuple[bytes, str]:
+    """Return body and content type of a JSON message.
+
+    Raise InvalidField unless exactly one of body, json, body_base64 is given.
+    """
+    has_json = message.json is not UNSET
+    given = (message.body is not None) + has_json + (message.body_base64 is not None)
+    if given != 1:
+        raise InvalidField(reason=f"Exactly one of body, json, body_base64 carries a message, {given} do", pointer="")
+    if message.body is not None:
+        return message.body.encode(), message.content_type
+    if message.body_base64 is not None:
+        return message.body_base64, message.content_type
+    body = bytes(message.json)  # type: ignore[arg-type]
+    try:
+        body.decode()
+    except UnicodeDecodeError as error:
+        raise InvalidField(reason="The value is not UTF-8", pointer="/json") from error
+    check_depth(body, "/json")
+    return body, message.content_type or JSON

@@ -4,48 +4,62 @@ Every message passes this loop, so the loop makes no unnecessary object. A recor
 joined once when its frame is written: head (88 bytes, of which all but size, checksum and body size
 are the same for a whole request), body, tail (topic, properties). A message that is not allowed
 becomes an error at its index; the others continue.
+
+A message id is 32 upper-case hexadecimal digits, unique over all proxies without coordination:
+
+    0                    20            32
+    | prefix 20          | counter 12  |
+
+The prefix is random per process; 2**48 messages fit before the counter overflows.
 """
 
 from collections.abc import Sequence
 from zlib import crc32
 
-from msgspec import UNSET
-
 from tern_proxy.core.documents.sends import CONTENT_TYPE_SIZE_MAX_BYTES, JsonMessage, PackedMessage
+from tern_proxy.core.sending.batches import body_of
 from tern_proxy.core.sending.delivery_time import deliver_ms_of, message_group_hash_of, timing_properties
-from tern_proxy.core.sending.message_ids import MessageIds
 from tern_proxy.core.sending.topic import Queue, Topic, is_printable
 from tern_proxy.core.sending.topic_kinds import refuse_message
+from tern_proxy.core.sending.user_properties import joined_keys, user_properties
 from tern_wire.errors import (
     BrokerGroupNotWritable,
-    IllegalIdempotencyKey,
-    IllegalKey,
-    IllegalProperty,
     InvalidField,
     MessageTooLarge,
     PropertiesTooLarge,
     TernError,
 )
-from tern_wire.json_limits import check_depth
-from tern_wire.limits import (
-    IDEMPOTENCY_KEY_SIZE_MAX_BYTES,
-    KEYS_MAX,
-    LANE_SIZE_MAX_BYTES,
-    MESSAGE_BODY_SIZE_MAX_BYTES,
-    PROPERTIES_MAX,
-    PROPERTIES_SIZE_MAX_BYTES,
-    PROPERTY_NAME_SIZE_MAX_BYTES,
-    PROPERTY_VALUE_SIZE_MAX_BYTES,
-)
-from tern_wire.link.rows import FLAG_KEYED, FLAG_PINNED, NO_KEY, SEND_ROW, key_hash
-from tern_wire.paths import JSON
+from tern_wire.limits import LANE_SIZE_MAX_BYTES, MESSAGE_BODY_SIZE_MAX_BYTES, PROPERTIES_SIZE_MAX_BYTES
+from tern_wire.link.rows import FLAG_KEYED, FLAG_PINNED, NO_KEY, SEND_ROW
 from tern_wire.records.layout import MAGIC, OVERHEAD_SIZE_BYTES, PIECED_HEAD
-from tern_wire.records.properties import CONTENT_TYPE, KEYS, MESSAGE_ID, RESERVED_PROPERTIES, TAGS
+from tern_wire.records.properties import CONTENT_TYPE, KEYS, MESSAGE_ID, TAGS
 from tern_wire.records.write import head_middle
 from tern_wire.routing.placement import slot_of_key, slot_of_message_group
 from tern_wire.settings.topic_settings import MIXED
 
+PREFIX_LENGTH = 20
 _ID, _KEYS, _TAGS, _CONTENT_TYPE = (f"{name}\x01" for name in (MESSAGE_ID, KEYS, TAGS, CONTENT_TYPE))
+
+
+class MessageIds:
+    """Generator of ids.
+
+    *prefix*: 20 upper-case hexadecimal digits that no other process has. Owner: one event loop.
+    """
+
+    __slots__ = ("_next", "_prefix")
+
+    def __init__(self, prefix: str) -> None:
+        if len(prefix) != PREFIX_LENGTH or any(digit not in "0123456789ABCDEF" for digit in prefix):
+            raise ValueError(f"'{prefix}' is not {PREFIX_LENGTH} upper-case hexadecimal digits")
+        self._prefix = prefix
+        self._next = 0
+
+    def take(self) -> str:
+        """Return the next id."""
+        number = self._next
+        self._next = number + 1
+        return f"{self._prefix}{number:012X}"
 
 
 class Parcel:
@@ -143,7 +157,7 @@ def encode_messages(
             properties = encode_properties(message, message_id, content_type, timing)
             tag = topic.tag_hash(message.tag) if message.tag else 0
             if message.idempotency_key:
-                key, flags = idempotency_key_of(topic, message.idempotency_key), FLAG_KEYED
+                key, flags = topic.key_hash(message.idempotency_key), FLAG_KEYED
             else:
                 key, flags = NO_KEY, 0
             queue: Queue = sticky
@@ -196,28 +210,6 @@ def placed(error: TernError, at: str) -> TernError:
     return type(error)(**{**error.fields, "pointer": f"{at}{error.fields['pointer']}"})
 
 
-def body_of(message: JsonMessage) -> tuple[bytes, str]:
-    """Return body and content type of a JSON message.
-
-    Raise InvalidField unless exactly one of body, json, body_base64 is given.
-    """
-    has_json = message.json is not UNSET
-    given = (message.body is not None) + has_json + (message.body_base64 is not None)
-    if given != 1:
-        raise InvalidField(reason=f"Exactly one of body, json, body_base64 carries a message, {given} do", pointer="")
-    if message.body is not None:
-        return message.body.encode(), message.content_type
-    if message.body_base64 is not None:
-        return message.body_base64, message.content_type
-    body = bytes(message.json)  # type: ignore[arg-type]
-    try:
-        body.decode()
-    except UnicodeDecodeError as error:
-        raise InvalidField(reason="The value is not UTF-8", pointer="/json") from error
-    check_depth(body, "/json")
-    return body, message.content_type or JSON
-
-
 def encode_properties(
     message: PackedMessage | JsonMessage, message_id: str, content_type: str, timing: str = ""
 ) -> bytes:
@@ -228,11 +220,11 @@ def encode_properties(
     text = f"{_ID}{message_id}\x02{timing}"
     user = ""
     if message.keys:
-        user = f"{_KEYS}{_joined(message.keys)}\x02"
+        user = f"{_KEYS}{joined_keys(message.keys)}\x02"
     if message.tag:
         user += f"{_TAGS}{message.tag}\x02"
     if message.properties:
-        user += _user_properties(message.properties)
+        user += user_properties(message.properties)
     if content_type:
         if not is_printable(content_type) or len(content_type.encode()) > CONTENT_TYPE_SIZE_MAX_BYTES:
             reason = f"A content type is at most {CONTENT_TYPE_SIZE_MAX_BYTES} bytes without control characters"
@@ -244,39 +236,3 @@ def encode_properties(
     if len(user_bytes) > PROPERTIES_SIZE_MAX_BYTES:
         raise PropertiesTooLarge(actual=len(user_bytes), limit=PROPERTIES_SIZE_MAX_BYTES)
     return text.encode() + user_bytes
-
-
-def _joined(keys: list[str]) -> str:
-    text = " ".join(keys)
-    # Splitting returns the same list only if no key is empty or contains white space.
-    if len(keys) > KEYS_MAX or text.split() != keys or not is_printable(text):
-        raise IllegalKey(pointer="/keys")
-    return text
-
-
-def _user_properties(properties: dict[str, str]) -> str:
-    if len(properties) > PROPERTIES_MAX:
-        raise IllegalProperty(reason=f"A message has at most {PROPERTIES_MAX} properties", pointer="/properties")
-    text = ""
-    for name, value in properties.items():
-        reason = ""
-        if not name or len(name.encode()) > PROPERTY_NAME_SIZE_MAX_BYTES:
-            reason = f"A property's name has 1 to {PROPERTY_NAME_SIZE_MAX_BYTES} bytes"
-        elif name in RESERVED_PROPERTIES:
-            reason = f"{name} is a name that the broker gives a meaning"
-        elif len(value.encode()) > PROPERTY_VALUE_SIZE_MAX_BYTES:
-            reason = f"A property's value has at most {PROPERTY_VALUE_SIZE_MAX_BYTES} bytes"
-        elif not is_printable(name) or not is_printable(value):
-            reason = "Names and values of properties have no control characters"
-        if reason:
-            raise IllegalProperty(reason=reason, pointer=f"/properties/{name[:PROPERTY_NAME_SIZE_MAX_BYTES]}")
-        text += f"{name}\x01{value}\x02"
-    return text
-
-
-def idempotency_key_of(topic: Topic, key: str) -> bytes:
-    """Return the hash of *key* for a row; raise IllegalIdempotencyKey."""
-    data = key.encode()
-    if len(data) > IDEMPOTENCY_KEY_SIZE_MAX_BYTES or not is_printable(key):
-        raise IllegalIdempotencyKey(pointer="/idempotency_key")
-    return key_hash(topic.name_bytes, data)

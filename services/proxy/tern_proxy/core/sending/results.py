@@ -2,6 +2,7 @@
 in input order.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from msgspec import UNSET
@@ -81,9 +82,13 @@ class SendResults:
 
 
 def send_results(
-    topic: str, encoded: Encoded, outcomes: list[Outcome], born_ms: int, recalls: RecallMaker
+    topic: str, encoded: Encoded, outcomes: list[Outcome], born_ms: int, recall_maker: Callable[[str], RecallMaker]
 ) -> SendResults:
-    """Return the results of a send. *outcomes*: one for each parcel of *encoded*, in order."""
+    """Return the results of a send.
+
+    *outcomes*: one for each parcel of *encoded*, in order. *recall_maker*: of scheduled messages,
+    by topic.
+    """
     errors = dict(encoded.errors)
     ids = encoded.message_ids
     entries = [_NOTHING] * len(ids)
@@ -116,12 +121,12 @@ def send_results(
                 )
             elif status == SCHEDULED:
                 recall = Recall(broker_group, encoded.deliver_ms[index], offset)
-                entries[index] = _scheduled(index, ids[index], queue, born_ms, recall, recalls)
+                entries[index] = _scheduled(index, ids[index], queue, born_ms, recall, recall_maker(topic))
             elif status == SCHEDULED_BEFORE:
                 message_id, first_ms, deliver_ms = replays.get(row, ("", born_ms, 0))
                 replayed.add(index)
                 recall = Recall(broker_group, deliver_ms, offset)
-                entries[index] = _scheduled(index, message_id, queue, first_ms, recall, recalls)
+                entries[index] = _scheduled(index, message_id, queue, first_ms, recall, recall_maker(topic))
                 entries[index].replayed = True
             else:
                 errors[index] = refusal_of(status, topic, f"{broker_group}:{queue}")

@@ -3,14 +3,14 @@ its turns.
 """
 
 from tern_proxy.core.sending.owners import is_sent_on, owner_or_refuse
-from tern_proxy.core.sending.topic_kinds import kind_of, perm_of
-from tern_wire.errors import IllegalTag, OwnerUnknown, QueueNotFound
-from tern_wire.limits import TAG_SIZE_MAX_BYTES
-from tern_wire.link.rows import FLAG_SENT_ON
+from tern_proxy.core.sending.topic_kinds import kind_of
+from tern_wire.errors import IllegalIdempotencyKey, IllegalTag, OwnerUnknown, QueueNotFound, TopicNotWritable
+from tern_wire.limits import IDEMPOTENCY_KEY_SIZE_MAX_BYTES, TAG_SIZE_MAX_BYTES
+from tern_wire.link.rows import FLAG_SENT_ON, key_hash
 from tern_wire.names import parse_queue
 from tern_wire.records.java_hashes import tag_hash
 from tern_wire.routing.placement import Placement, placement_of, read_placement, slot_of_key, slot_of_message_group
-from tern_wire.routing.route import TopicRoute
+from tern_wire.routing.route import PERM_READ, PERM_WRITE, TopicRoute
 
 # Topics have few tags (RocketMQ's advice); a producer that generates tags costs a hash each, not
 # memory.
@@ -33,7 +33,8 @@ class Topic:
 
     Owner: the route cache, which replaces it. Only the turn and the tags change: the turn advances
     with every request that may choose its queue. *is_whole*: the underlying routes name every
-    broker group that may have the topic.
+    broker group that may have the topic. *perm*: RocketMQ's bits; a right missing in one broker
+    group is missing.
     """
 
     __slots__ = (
@@ -57,12 +58,19 @@ class Topic:
         # Bytes between a record's body and the size of its properties.
         self.record_tail = bytes((len(self.name_bytes),)) + self.name_bytes
         self.route = route
-        self.kind, self.perm = kind_of(route), perm_of(route)
+        self.kind, self.perm = kind_of(route), PERM_READ | PERM_WRITE
+        for part in route.values():
+            self.perm &= part.perm
         self._broker_groups: dict[str, tuple[Queue, ...]] | None = None
         self._placement: Placement | None = None
         self._late: tuple[str, ...] | None = None
         self._tags: dict[str, int] = {"": 0}
         self._turn = turn
+
+    def require_writable(self) -> None:
+        """Raise TopicNotWritable unless *perm* has the bit for writing."""
+        if not self.perm & PERM_WRITE:
+            raise TopicNotWritable(topic=self.name)
 
     @property
     def broker_groups(self) -> dict[str, tuple[Queue, ...]]:
@@ -165,6 +173,13 @@ class Topic:
         if name.queue >= len(queues):
             raise QueueNotFound(queue=text, topic=self.name)
         return queues[name.queue]
+
+    def key_hash(self, idempotency_key: str) -> bytes:
+        """Return the hash of *idempotency_key* for a row. Raise IllegalIdempotencyKey."""
+        data = idempotency_key.encode()
+        if len(data) > IDEMPOTENCY_KEY_SIZE_MAX_BYTES or not is_printable(idempotency_key):
+            raise IllegalIdempotencyKey(pointer="/idempotency_key")
+        return key_hash(self.name_bytes, data)
 
     def tag_hash(self, tag: str) -> int:
         """Return the hash of *tag* for a queue entry. Raise IllegalTag for an illegal tag."""

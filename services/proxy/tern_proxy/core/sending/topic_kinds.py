@@ -1,4 +1,4 @@
-"""Messages that a topic accepts, by its type and its permission in the routes.
+"""Messages that a topic accepts, by its type in the routes.
 
 RocketMQ's proxy has the same rules.
 
@@ -12,8 +12,8 @@ RocketMQ's proxy has the same rules.
 from collections.abc import Mapping
 
 from tern_proxy.core.documents.sends import JsonMessage, PackedMessage
-from tern_wire.errors import PropertyConflictsWithType, TernError, TopicNotWritable
-from tern_wire.routing.route import PERM_READ, PERM_WRITE, TopicRoute
+from tern_wire.errors import PropertyConflictsWithType, TernError
+from tern_wire.routing.route import TopicRoute
 from tern_wire.settings.topic_settings import DELAY, FIFO, MIXED, NORMAL, TRANSACTION
 
 Route = Mapping[str, TopicRoute]
@@ -26,20 +26,6 @@ def kind_of(route: Route) -> str:
     """
     kinds = {part.type for part in route.values()}
     return kinds.pop() if len(kinds) == 1 else MIXED
-
-
-def perm_of(route: Route) -> int:
-    """Return RocketMQ's bits of the topic: a right missing in one broker group is missing."""
-    perm = PERM_READ | PERM_WRITE
-    for part in route.values():
-        perm &= part.perm
-    return perm
-
-
-def refuse_unwritable(topic: str, perm: int) -> None:
-    """Raise TopicNotWritable unless *perm* has the bit for writing."""
-    if not perm & PERM_WRITE:
-        raise TopicNotWritable(topic=topic)
 
 
 def refuse_message(

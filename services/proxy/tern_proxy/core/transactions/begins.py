@@ -18,8 +18,7 @@ from msgspec import structs
 
 from tern_proxy.core.documents.sends import JsonMessage, PackedMessage
 from tern_proxy.core.sending.delivery_time import has_delay
-from tern_proxy.core.sending.encoding import Parcel, encode_messages, idempotency_key_of, placed
-from tern_proxy.core.sending.message_ids import MessageIds
+from tern_proxy.core.sending.encoding import MessageIds, Parcel, encode_messages, placed
 from tern_proxy.core.sending.owners import owner_of_several
 from tern_proxy.core.sending.topic import Topic
 from tern_wire.errors import (
@@ -175,7 +174,7 @@ def broker_group_of_key(begin: Begin, names: Sequence[str], moved_from: str = ""
     """
     if any(half.message.queue for half in begin.halves):
         return names[0], True
-    key = idempotency_key_of(begin.halves[0].topic, begin.key)
+    key = begin.halves[0].topic.key_hash(begin.key)
     topics = {half.topic.name: half.topic for half in begin.halves}.values()
     placed = [(topic.name, topic.known_placement, topic.route) for topic in topics]
     return owner_of_several(placed, slot_of_key(key), moved_from)
@@ -211,7 +210,7 @@ def encode_begin(
     parts: list[bytes] = []
     size_bytes = 0
     properties = begin.properties
-    key = idempotency_key_of(begin.halves[0].topic, begin.key) if begin.key else NO_KEY
+    key = begin.halves[0].topic.key_hash(begin.key) if begin.key else NO_KEY
     for half in begin.halves:
         _refuse_order_and_delay(half)
         message = structs.replace(half.message, idempotency_key="") if half.message.idempotency_key else half.message

@@ -42,18 +42,12 @@ _READ_WRITE = PERM_READ | PERM_WRITE
 logger = logging.getLogger(__name__)
 
 
-async def topic_to_send(proxy: Proxy, name: str, request: Scoped) -> Topic:
-    """Return the topic; create it if it is unknown, creation is enabled, and the caller has the
-    right.
+async def find_or_create_topic(proxy: Proxy, name: str, request: Scoped) -> Topic:
+    """Return a topic that is not in the routes known here; create it if it is unknown, creation is
+    enabled, and the caller has the right.
 
     Raise the errors of `Proxy.topic`, and TopicReserved for a reserved name.
     """
-    proxy.kept.require_clients(name)
-    found = proxy.cache.topics.get(name)
-    if found is not None:
-        if found.late:
-            _complete_soon(proxy, found, may_create=proxy.auto_create.topics)
-        return found
     try:
         return await proxy.topic(name)
     except TopicNotFound:
@@ -81,13 +75,14 @@ async def own_topic(proxy: Proxy, name: str) -> Topic:
         await proxy.auto_create.once(("own topic", name), lambda: _open_topic(proxy, name))
         found = await proxy.topic(name)
     if found.late:
-        _complete_soon(proxy, found, may_create=True)
+        complete_soon(proxy, found, may_create=True)
     return found
 
 
-def _complete_soon(proxy: Proxy, topic: Topic, *, may_create: bool) -> None:
-    # In the background: most messages can be stored meanwhile, and the others wait for newer routes
-    # (sending.py).
+def complete_soon(proxy: Proxy, topic: Topic, *, may_create: bool) -> None:
+    """Complete a topic whose creation was interrupted, in the background: most messages can be
+    stored meanwhile, and the others wait for newer routes (sending.py).
+    """
     if wants_completion(proxy, topic):
         proxy.auto_create.soon(("topic", topic.name), lambda: complete_topic(proxy, topic, may_create=may_create))
 

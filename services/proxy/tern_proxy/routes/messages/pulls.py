@@ -26,6 +26,7 @@ from tern_wire.errors import InvalidField, TernError
 from tern_wire.filters import compile_filter
 from tern_wire.limits import (
     APPEND_DEADLINE_MS,
+    KIB,
     PULL_MESSAGES_MAX,
     RECEIVE_SIZE_DEFAULT_BYTES,
     RECEIVE_SIZE_MAX_BYTES,
@@ -49,6 +50,9 @@ WAIT_AT_BROKER_MAX_MS = 10_000
 PAUSE_S = 0.05
 MESSAGES_DEFAULT = 256
 _OFFSET_MAX = (1 << 63) - 1
+# Larger pages have a buffer of their own and are sent from it. A smaller one may lie in a larger
+# read of the link, which would stay in memory until a slow client has taken its part.
+_VIEW_SIZE_MIN_BYTES = 256 * KIB
 # Fields of a pull on which its answer depends, in the order of the ETag that clients have stored.
 _ANSWERED_BY = ("topic", "queue", "offset", "end_offset", "max_messages", "max_bytes", "tags", "sql")
 _NEXT, _MIN, _MAX = (name.lower().encode() for name in (HEADER_NEXT_OFFSET, HEADER_MIN_OFFSET, HEADER_MAX_OFFSET))
@@ -97,7 +101,7 @@ async def get_messages(proxy: Proxy, request: HotRequest, topic_name: str, queue
     if tag and asked.end_offset <= min(pulled.next_offset, pulled.max_offset):
         headers += _cached(tag)
     if kind == RECORDS:
-        return 200, headers, bytes(raw)
+        return 200, headers, raw if len(raw) >= _VIEW_SIZE_MIN_BYTES else bytes(raw)
     messages: list[Message] = list(read_records(bytes(raw), topic.name, queue.broker_group, put_body))
     proxy.counters.messages["pulled"] += len(messages)
     if kind == NDJSON:

@@ -13,10 +13,9 @@ from tern_proxy.core.sending.batches import read_batch
 from tern_proxy.core.sending.parameters import BASIC, answer_kind, read_query, read_send
 from tern_proxy.core.sending.results import SendResults, receipt_of
 from tern_proxy.core.sending.topic import Topic
-from tern_proxy.core.sending.topic_kinds import refuse_unwritable
 from tern_proxy.exchange import HotRequest, Reply, reply
 from tern_proxy.proxy import Proxy
-from tern_proxy.routes.messages.first_use import topic_to_send
+from tern_proxy.routes.messages.first_use import complete_soon, find_or_create_topic
 from tern_proxy.sending import store_messages
 from tern_wire.errors import BatchTooLarge, MessageTooLarge, TernError
 from tern_wire.limits import BATCH_SIZE_MAX_BYTES, MESSAGE_BODY_SIZE_MAX_BYTES
@@ -34,6 +33,20 @@ def message_too_large(size_bytes: int) -> TernError:
 def batch_too_large(size_bytes: int) -> TernError:
     """Return the refusal of a batch of *size_bytes*."""
     return BatchTooLarge(actual=size_bytes, limit=BATCH_SIZE_MAX_BYTES, unit="bytes")
+
+
+async def topic_to_send(proxy: Proxy, name: str, request: HotRequest) -> Topic:
+    """Return the topic, from the cache if possible.
+
+    Raise TopicReserved for a reserved name, and the errors of `find_or_create_topic`.
+    """
+    proxy.kept.require_clients(name)
+    found = proxy.cache.topics.get(name)
+    if found is None:
+        return await find_or_create_topic(proxy, name, request)
+    if found.late:
+        complete_soon(proxy, found, may_create=proxy.auto_create.topics)
+    return found
 
 
 async def post_message(proxy: Proxy, request: HotRequest, topic_name: str) -> Reply:
@@ -103,7 +116,7 @@ async def _send(
     at: str,
     system: str = "",
 ) -> SendResults:
-    refuse_unwritable(topic.name, topic.perm)
+    topic.require_writable()
     request.charge_messages(len(messages))
     client = request.scope.get("client")
     results = await store_messages(

@@ -35,8 +35,9 @@ from tern_proxy.core.requesting import (
 from tern_proxy.core.sending.parameters import BASIC, answer_kind
 from tern_proxy.exchange import HotRequest, Reply, reply
 from tern_proxy.proxy import Proxy
-from tern_proxy.routes.messages.first_use import own_topic, topic_to_send
-from tern_proxy.routes.messages.sends import message_too_large, store_message
+from tern_proxy.routes.messages.first_use import own_topic
+from tern_proxy.routes.messages.sends import message_too_large, store_message, topic_to_send
+from tern_proxy.sending import usable_groups
 from tern_wire.errors import (
     BrokerGroupNotFound,
     NoReply,
@@ -74,7 +75,7 @@ async def post_request(proxy: Proxy, request: HotRequest, topic_name: str) -> Re
     replies = await own_topic(proxy, proxy.reply_topic(namespace_in(request)))
     correlation_id = correlation_id_of(asked, topic.name_bytes, proxy.ids.take())
     client = asked.client or correlation_id
-    groups = proxy.usable(replies)
+    groups = usable_groups(proxy, tuple(replies.broker_groups))
     kept = admission_of(request).client(client)
     address = ReplyAddress(groups[crc32(kept.encode()) % len(groups)], kept)
     until = asyncio.get_running_loop().time() + asked.timeout_ms / 1_000

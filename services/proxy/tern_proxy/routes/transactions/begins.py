@@ -21,7 +21,6 @@ from tern_proxy.core.documents.transactions import (
 from tern_proxy.core.sending.parameters import BASIC, answer_kind, read_query
 from tern_proxy.core.sending.results import Outcome, find_missing_topic
 from tern_proxy.core.sending.results import moved_from as moved_of
-from tern_proxy.core.sending.topic_kinds import refuse_unwritable
 from tern_proxy.core.transactions.begin_requests import read_begin, read_begin_document, read_key
 from tern_proxy.core.transactions.begins import (
     Begin,
@@ -35,10 +34,10 @@ from tern_proxy.core.transactions.begins import (
 from tern_proxy.core.transactions.documents import begun_document
 from tern_proxy.exchange import HotRequest, Reply, reply
 from tern_proxy.proxy import Proxy
-from tern_proxy.routes.messages.first_use import create_producer_group, topic_to_send
-from tern_proxy.routes.messages.sends import REPLAYED, batch_too_large, message_too_large
+from tern_proxy.routes.messages.first_use import create_producer_group
+from tern_proxy.routes.messages.sends import REPLAYED, batch_too_large, message_too_large, topic_to_send
 from tern_proxy.routes.transactions.owners import remember_owner
-from tern_proxy.sending import NEWS_INTERVAL_S
+from tern_proxy.sending import NEWS_INTERVAL_S, usable_groups
 from tern_wire.errors import OwnerUnknown, PlacementChanged, ProducerGroupNotFound
 from tern_wire.limits import BATCH_SIZE_MAX_BYTES, MESSAGE_BODY_SIZE_MAX_BYTES, PLACEMENT_NEWS_MS
 from tern_wire.paths import transaction_path
@@ -96,7 +95,7 @@ async def _halves(
 async def _begin(proxy: Proxy, request: HotRequest, begin: Begin, kind: str) -> Reply:
     admission_of(request).require(TXN, PRODUCER_GROUP, begin.producer_group)
     for topic in {half.topic.name: half.topic for half in begin.halves}.values():
-        refuse_unwritable(topic.name, topic.perm)
+        topic.require_writable()
     request.charge_messages(len(begin.halves))
     try:
         document, is_replay = await _prepare(proxy, request, begin)
@@ -166,7 +165,7 @@ async def _send(
         if not is_pinned and begin.halves[0].topic.asks_first(broker_group):
             wiped = wiped - {broker_group}
     else:
-        broker_group = broker_group_of_turn(begin.halves[0].topic.turn, proxy.usable_of(names))
+        broker_group = broker_group_of_turn(begin.halves[0].topic.turn, usable_groups(proxy, names))
     client = request.scope.get("client")
     encoded = encode_begin(
         begin,

@@ -1,0 +1,44 @@
+"""`ternmq spark run`: the jobs of `tern_jobs`, each in the process of its command."""
+
+import os
+import sys
+
+import typer
+
+from tern_cli.endpoint import ENDPOINT_VARIABLE, endpoints
+from tern_wire.extras import need_extra
+
+spark_app = typer.Typer(
+    no_args_is_help=True,
+    help="""Run jobs over topics: archive, verify, and reports.
+
+    Jobs run on Spark, in a local session or on a cluster, and need ternmq[spark]
+    and Java 17.""",
+)
+
+
+@spark_app.callback()
+def spark() -> None:
+    """Keep `run` a subcommand."""
+
+
+@spark_app.command(
+    "run", context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
+)
+def run_job(context: typer.Context) -> None:
+    """Run the job of the first argument.
+
+    All arguments behind its name are passed to the job. Without a name, the jobs
+    are listed. Each job prints a table or, with -o json, JSON; with --html FILE it
+    also writes a page with plots. Exit code 1: what the job proves is not so.
+
+    [bold]Examples[/bold]
+
+    ternmq spark run --help
+    ternmq spark run archive --topics orders --to archive
+    ternmq spark run verify --archive archive --html verify.html
+    ternmq spark run verify --archive archive --master spark://127.0.0.1:7077
+    """
+    need_extra("ternmq[spark]", "A job", "pyspark", "pyarrow")
+    os.environ.setdefault(ENDPOINT_VARIABLE, ",".join(endpoints("")))
+    os.execv(sys.executable, [sys.executable, "-m", "tern_jobs", *context.args])  # noqa: S606 - ours

@@ -1,0 +1,1 @@
+"""What delivery costs: order, keys, delay, filters, topics, backlogs: `make bench-delivery`."""

@@ -1,0 +1,1 @@
+"""What a replicated log costs, three nodes on this machine: `make bench-raft`."""

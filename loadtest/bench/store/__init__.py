@@ -1,0 +1,1 @@
+"""What the store costs, beside bare file loops: `make bench-store`."""

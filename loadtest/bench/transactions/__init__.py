@@ -1,0 +1,1 @@
+"""What transactions cost: `make bench-transactions`."""

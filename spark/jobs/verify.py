@@ -1,0 +1,9 @@
+"""The job `verify` for spark-submit: `spark-submit spark/jobs/verify.py --help`."""
+
+import sys
+
+from tern_jobs.frame.run import run_job
+from tern_jobs.verify_job import JOB
+
+if __name__ == "__main__":
+    sys.exit(run_job(JOB))

@@ -1,0 +1,1 @@
+"""What all jobs have: arguments, tasks on Spark, progress, tables, JSON, and the HTML page."""

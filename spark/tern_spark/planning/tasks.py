@@ -1,0 +1,53 @@
+"""Division of ranges into tasks. Pure.
+
+Large ranges are split; small ones of several queues are joined, because a task costs about 50 ms
+before its first row: 1,000 rows over 8 queues are one task, not eight.
+"""
+
+from collections.abc import Sequence
+
+from tern_spark.options import ReadOptions
+from tern_spark.ranges import QueueRange, split_ranges
+
+# Rows below which another task costs more than it saves: some 100 ms of decoding.
+TASK_ROWS_MIN = 8_192
+
+Task = tuple[QueueRange, ...]
+
+
+def divide(ranges: Sequence[QueueRange], options: ReadOptions, row_size_bytes: float = 0) -> list[Task]:
+    """Return the ranges of each task. *row_size_bytes*: the mean stored size of a row, for
+    `maxBytesPerPartition`; 0 if it is not known.
+
+    Every offset is in one task, and the ranges of one queue keep their order.
+    """
+    rows_max = options.rows_per_partition_max
+    if options.bytes_per_partition_max and row_size_bytes:
+        by_bytes = max(1, int(options.bytes_per_partition_max / row_size_bytes))
+        rows_max = min(rows_max, by_bytes) if rows_max else by_bytes
+    pieces = split_ranges(
+        [found for found in ranges if found.rows], rows_max=rows_max, partitions_min=options.partitions_min
+    )
+    return join(pieces, rows_max=rows_max, tasks_min=options.partitions_min)
+
+
+def join(pieces: Sequence[QueueRange], *, rows_max: int, tasks_min: int) -> list[Task]:
+    """Join *pieces* into as few tasks as there is work for, none with more than *rows_max* rows (0:
+    no limit) unless one piece has more, at least *tasks_min* if there are so many pieces.
+    """
+    rows = sum(piece.rows for piece in pieces)
+    count = min(len(pieces), max(1, -(-rows // TASK_ROWS_MIN), tasks_min))
+    if count == len(pieces):
+        return [(piece,) for piece in pieces]
+    # The largest piece first, each into the emptiest task: the tasks are about even.
+    tasks: list[list[int]] = [[] for _ in range(count)]
+    filled = [0] * count
+    for at in sorted(range(len(pieces)), key=lambda at: (-pieces[at].rows, at)):
+        emptiest = filled.index(min(filled))
+        if rows_max and filled[emptiest] and filled[emptiest] + pieces[at].rows > rows_max:
+            tasks.append([])
+            filled.append(0)
+            emptiest = len(tasks) - 1
+        tasks[emptiest].append(at)
+        filled[emptiest] += pieces[at].rows
+    return [tuple(pieces[at] for at in task) for task in sorted(sorted(task) for task in tasks if task)]

@@ -1,0 +1,75 @@
+"""What a task does: reads its ranges page by page, as RecordBatches.
+
+Batch and stream share it. Everything comes with the arguments, since a task runs in another
+process than its plan.
+"""
+
+import logging
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from typing import Any
+
+from tern_spark.columns import record_batch
+from tern_spark.options import ReadOptions
+from tern_spark.pages import Page, ProxyPages
+from tern_spark.ranges import QueueRange
+from tern_spark.read_ahead import ReadAhead
+from tern_wire.errors import LinkBodyMalformed, OffsetExpired
+from tern_wire.names import parse_queue
+
+_log = logging.getLogger("tern_spark")
+
+
+def read_ranges(ranges: Sequence[QueueRange], options: ReadOptions, columns: tuple[str, ...]) -> Iterator[Any]:
+    """Yield RecordBatches of *ranges*, one for each page, while a thread fetches the next pages.
+
+    Rows that were deleted meanwhile fail the task, or with `failOnDataLoss=false` are counted and
+    said in one warning.
+    """
+    if not ranges:
+        return
+    # A stable hash, so that a retried task begins at the same proxy and the tasks spread evenly.
+    first = zlib.crc32(f"{ranges[0].topic}/{ranges[0].queue}/{ranges[0].start}".encode())
+    skipped: dict[str, int] = {}
+    with ProxyPages.of(options, first) as pages:
+        source = (found for one in ranges for found in _read_range(one, options, pages, skipped))
+        depth = options.prefetch_pages
+        with ReadAhead(source, depth, pages.abort) if depth else nullcontext(source) as fetched:
+            for found, page in fetched:
+                queue = parse_queue(found.queue, found.topic)
+                yield record_batch(page.records, topic=found.topic, queue=queue, names=columns)
+    if skipped:
+        _log.warning(
+            "failOnDataLoss=false: %d messages were deleted before they were read, and are skipped: %s",
+            sum(skipped.values()),
+            ", ".join(f"{rows} in {where}" for where, rows in skipped.items()),
+        )
+
+
+def _read_range(
+    found: QueueRange, options: ReadOptions, pages: ProxyPages, skipped: dict[str, int]
+) -> Iterator[tuple[QueueRange, Page]]:
+    """Yield the pages of *found* that have records."""
+    offset = found.start
+    while offset < found.end:
+        try:
+            page = pages.page(found.topic, found.queue, offset, found.end, options.page_size_bytes)
+        except OffsetExpired as error:
+            if options.fail_on_data_loss:
+                error.add_note(
+                    f"Queue {found.queue} of topic '{found.topic}': offset {offset} of the planned range "
+                    f"{found.start} to {found.end} was deleted. With failOnDataLoss=false the read goes on "
+                    f"at {error.fields['min_offset']}."
+                )
+                raise
+            kept = max(int(error.fields["min_offset"]), offset + 1)
+            where = f"queue {found.queue} of '{found.topic}'"
+            skipped[where] = skipped.get(where, 0) + min(kept, found.end) - offset
+            offset = kept
+            continue
+        if page.next_offset > found.end:
+            raise LinkBodyMalformed(reason=f"a page of {found} goes on to {page.next_offset}")
+        if page.records:
+            yield found, page
+        offset = page.next_offset

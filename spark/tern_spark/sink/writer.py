@@ -1,0 +1,82 @@
+"""The writers: the part of the sink that uses PySpark.
+
+Spark makes a writer in the driver and pickles it into every task, so it has options only. A row has
+one idempotency key in every attempt of its task, and in every run of its micro-batch: the key names
+the write (a stream: query and batch), the partition and the row.
+"""
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+
+from tern_spark.sink.columns import check_written, rows_of
+from tern_spark.sink.entries import TASK_DIGITS, encode
+from tern_spark.sink.options import WriteOptions
+from tern_spark.sink.requests import Batch, batches
+from tern_spark.sink.sending import BatchSends
+
+_QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
+# A RecordBatch with more bytes is encoded in several steps, so that a task's memory is bounded.
+_STEP_SIZE_BYTES = 16 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class RowsWritten(WriterCommitMessage):  # type: ignore[misc]  # PySpark ships no types
+    """What a task tells the driver."""
+
+    rows: int
+
+
+def check_schema(schema: Any, options: WriteOptions) -> None:
+    """Check the columns of a StructType; ColumnError."""
+    check_written(((field.name, field.dataType.simpleString()) for field in schema.fields), options.topic)
+
+
+class TernWriter(DataSourceArrowWriter):  # type: ignore[misc]  # as above
+    """A batch write. *write_id* names it: its tasks' keys differ from those of any other write."""
+
+    def __init__(self, options: WriteOptions, write_id: str) -> None:
+        self.options = options
+        self.write_id = write_id
+
+    def write(self, iterator: Iterator[Any]) -> RowsWritten:
+        """Send the rows of a partition, RecordBatch by RecordBatch."""
+        partition = TaskContext.get().partitionId()
+        return RowsWritten(write_rows(iterator, self.options, partition, self.write_id))
+
+
+class TernStreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]  # as above
+    """The write of every micro-batch of a stream."""
+
+    def __init__(self, options: WriteOptions) -> None:
+        self.options = options
+
+    def write(self, iterator: Iterator[Any]) -> RowsWritten:
+        """Send the rows of a partition of one micro-batch."""
+        context = TaskContext.get()
+        write_id = f"{context.getLocalProperty(_QUERY)}/{context.getLocalProperty(_BATCH)}"
+        return RowsWritten(write_rows(iterator, self.options, context.partitionId(), write_id))
+
+
+def write_rows(found: Iterator[Any], options: WriteOptions, partition: int, write_id: str) -> int:
+    """Send all rows of the RecordBatches *found*, and return their number."""
+    with BatchSends(options, partition) as sends:
+        return sends.send_all(batches_of(found, options, partition, write_id))
+
+
+def batches_of(found: Iterator[Any], options: WriteOptions, partition: int, write_id: str) -> Iterator[Batch]:
+    """Yield the rows of the RecordBatches *found* as batches to send."""
+    task = hashlib.blake2b(f"{write_id}/{partition}".encode(), digest_size=TASK_DIGITS // 2).hexdigest().encode()
+    row = 0
+    for batch in found:
+        steps = -(-batch.nbytes // _STEP_SIZE_BYTES)
+        step_rows = max(1, -(-batch.num_rows // max(1, steps)))
+        for start in range(0, batch.num_rows, step_rows):
+            rows = rows_of(batch.slice(start, step_rows), row)
+            entries = encode(rows, row, task if options.is_idempotent else b"")
+            yield from batches(rows, entries, options.topic)
+            row += len(rows)

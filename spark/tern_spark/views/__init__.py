@@ -1,0 +1,1 @@
+"""Views of the cluster as tables, `option("view", "lag")`: audits are plain SQL."""
