@@ -28,6 +28,7 @@ from tern_cli.commands.cluster import init_cluster
 from tern_cli.commands.dlq import dlq_app
 from tern_cli.commands.group import group_app
 from tern_cli.commands.key import key_app
+from tern_cli.commands.lease import lease_app
 from tern_cli.commands.member import list_assignments, list_locks, list_members
 from tern_cli.commands.mesh import down, status, up
 from tern_cli.commands.message import recv, send
@@ -225,6 +226,7 @@ app.add_typer(scheduled_app, name="scheduled", rich_help_panel="Messages")
 app.add_typer(dlq_app, name="dlq", rich_help_panel="Messages")
 app.add_typer(tx_app, name="tx", rich_help_panel="Messages")
 app.add_typer(topic_app, name="topic", rich_help_panel="Admin")
+app.add_typer(lease_app, name="lease", rich_help_panel="Admin")
 app.add_typer(demo_app, name="demo", rich_help_panel="Mesh")
 app.add_typer(spark_app, name="spark", rich_help_panel="Files")
 group_app.command(name="members")(list_members)

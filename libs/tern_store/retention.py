@@ -76,6 +76,8 @@ class TrimPlan:
     # The trim only makes room, so unread messages stay. Trims by age and size follow the operator's
     # settings and drop them.
     makes_room: bool = False
+    # The disk is too full to spare what read leases hold.
+    breaks_leases: bool = False
 
 
 def pressure(rules: RetentionRules, disk: DiskUse) -> Pressure:

@@ -17,10 +17,14 @@ from tern_wire.errors_requests import (
     LinkReplyMalformed,
     MethodNotAllowed,
     ProblemNotFound,
+    ReadLeaseBroken,
+    ReadLeaseNotFound,
+    RequestTimeout,
     RouteNotFound,
     ShareExceeded,
     TargetTooLong,
     UnsupportedEncoding,
+    UpgradeUnfinished,
 )
 from tern_wire.errors_security import (
     CertificateForbidden,
@@ -67,6 +71,9 @@ __all__ = [
     "ProducerGroupBusy",
     "ProducerGroupNotFound",
     "QuotaExceeded",
+    "ReadLeaseBroken",
+    "ReadLeaseNotFound",
+    "RequestTimeout",
     "RouteNotFound",
     "ShareExceeded",
     "TargetTooLong",
@@ -80,6 +87,7 @@ __all__ = [
     "TransactionUnknown",
     "Unauthenticated",
     "UnsupportedEncoding",
+    "UpgradeUnfinished",
 ]
 
 
@@ -567,11 +575,6 @@ class ReplyTimeout(TernError):
         "The request is stored as {message_id}, and there is no reply to '{correlation_id}' so far. A later reply is kept: "
         "request it with GET {ask_again}. Sending the request again with the same Idempotency-Key waits again, and stores nothing."
     )
-
-
-class RequestTimeout(TernError):
-    code, status, retryable, title = "request-timeout", 408, True, "The request did not arrive in time"
-    fix = "Send the whole request within {limit_s} s."
 
 
 class StaleRegistration(TernError):

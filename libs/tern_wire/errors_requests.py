@@ -1,4 +1,5 @@
-"""Errors of requests that exceed their share of room or time, or that match no route.
+"""Errors of requests that exceed their share of room or time, that match no route, or that come
+before or behind their time.
 
 Imported from errors.py, which has the table of all errors. Law: an error names what the caller may
 change, and nothing about what others hold.
@@ -21,6 +22,11 @@ class BodyTooSlow(TernError):
         "For {pause_s} s the body came at less than {rate_bytes_per_s} bytes a second. Send it without pauses, the whole request within {limit_s} s; "
         "over a slow network send smaller requests."
     )
+
+
+class RequestTimeout(TernError):
+    code, status, retryable, title = "request-timeout", 408, True, "The request did not arrive in time"
+    fix = "Send the whole request within {limit_s} s."
 
 
 class TargetTooLong(TernError):
@@ -76,3 +82,24 @@ class LinkReplyMalformed(TernError):
 
     code, status, title = "link-reply-malformed", 502, "A broker's answer cannot be read"
     fix = "{reason}. Proxy and broker must be of compatible releases; the outcome of the request is unknown."
+
+
+class UpgradeUnfinished(TernError):
+    code, status, retryable, title = "upgrade-unfinished", 503, True, "Not every broker knows this yet"
+    fix = (
+        "Some members of broker group '{broker_group}' run, or may run, a release without {what}. Finish the upgrade with all members connected "
+        "(`ternmq raft status` shows version and level), and repeat; nothing was done."
+    )
+
+
+class ReadLeaseNotFound(TernError):
+    code, status, title = "read-lease-not-found", 404, "There is no such read lease"
+    fix = (
+        "Read lease '{lease}' was ended, or its time is over: its messages may be gone. Plan the rest of the read again, take a new lease, "
+        "and renew it in time."
+    )
+
+
+class ReadLeaseBroken(TernError):
+    code, status, title = "read-lease-broken", 410, "The read lease does not hold its messages any more"
+    fix = "Read lease '{lease}' is broken: {reason}. Plan the rest of the read again; a full disk needs room first (`ternmq status`)."

@@ -215,6 +215,11 @@ def task_path(task: str) -> str:
     return f"/v1/tasks/{task}"
 
 
+def read_lease_path(lease: str) -> str:
+    """PUT renews the read lease, DELETE ends it."""
+    return f"{READ_LEASES_PATH}/{lease}"
+
+
 def placement_path(topic: str) -> str:
     """GET and PUT the broker groups that take a topic's keyed and ordered messages."""
     return f"/v1/topics/{topic}/placement"
@@ -243,6 +248,8 @@ def join_path(broker_group: str) -> str:
 CLUSTER_PATH = "/v1/cluster"
 # POST plans a read of any number of topics.
 READ_PLAN_PATH = "/v1/reads/plan"
+# POST takes a read lease, GET lists them.
+READ_LEASES_PATH = "/v1/read-leases"
 # Value of `to` in a redrive instead of a time: each message's own queue, the default and only
 # target.
 TO_ORIGIN = "origin"

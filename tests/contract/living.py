@@ -11,6 +11,7 @@ from schemathesis import Case
 
 from tern_wire.paths import (
     HEADER_NAMESPACE,
+    READ_LEASES_PATH,
     ack_path,
     batch_path,
     begin_path,
@@ -38,7 +39,7 @@ class Living:
         self._http = httpx.Client(base_url=url, timeout=30)
         self._rng = rng
         self.ids: dict[str, list[str]] = {
-            name: [] for name in ("message_id", "recall_handle", "transaction_id", "kid", "task")
+            name: [] for name in ("message_id", "recall_handle", "transaction_id", "kid", "task", "lease")
         }
         self.handles: list[str] = []
 
@@ -71,6 +72,8 @@ class Living:
         self.handles = [message["receipt_handle"] for message in got["messages"]] + self.handles[:KEPT_MAX]
         task = self._http.post(f"{group_path('billing')}/dlq/redrive", json={"all": True}).json()
         self._keep("task", [task["task"]])
+        lease = self._http.post(READ_LEASES_PATH, json={"topics": [{"topic": "orders"}], "for": "1m"}).json()
+        self._keep("lease", [lease["lease"]])
         if self.handles:
             self._http.post(ack_path("orders", "billing"), json={"receipt_handles": [self.handles[-1]]})
 

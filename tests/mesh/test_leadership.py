@@ -73,3 +73,29 @@ def test_a_follower_does_not_hand_over_what_it_has_not(mesh: Mesh) -> None:
     follower = next(name for name in mesh.brokers() if name != leader)
     answer = mesh.client.post(mesh.broker_http(follower) + "/v1/broker/transfer", json={})
     assert (answer.status_code, answer.json()["leader"], bool(answer.json()["reason"])) == (409, leader, True)
+
+
+@pytest.mark.calm
+def test_a_read_lease_outlives_the_leader_that_granted_it(mesh: Mesh) -> None:
+    """It is replicated: the next leader renews it, lists it, ends it, and takes the next one."""
+    mesh.create("leased-reads")
+    assert mesh.call("POST", "/v1/topics/leased-reads/messages", content=b"x").status_code == 201
+    wanted = {"topics": [{"topic": "leased-reads"}], "for": "10m"}
+    # The feature level rises once all members of a new group are connected.
+    taken = eventually(
+        lambda: answer if (answer := mesh.call("POST", "/v1/read-leases", json=wanted)).status_code == 201 else None,
+        within_s=20,
+        what="a lease",
+    ).json()
+    (topic,) = taken["topics"]
+    assert sum(row["end"] - row["begin"] for row in topic["queues"]) == 1
+    to = next(name for name in mesh.brokers() if name != mesh.leader())
+    told = json.loads(mesh.run("raft", "transfer-leader", "--to", to, "-o", "json").stdout)
+    assert told["leader"] == to
+    renewed = mesh.call("PUT", f"/v1/read-leases/{taken['lease']}", json={"for": "1h"})
+    assert renewed.status_code == 200, renewed.text
+    assert renewed.json()["leased_until"] > taken["leased_until"]
+    shown = mesh.call("GET", "/v1/read-leases").json()["leases"]
+    assert taken["lease"] in {row["lease"] for row in shown}
+    assert mesh.call("DELETE", f"/v1/read-leases/{taken['lease']}").status_code == 204
+    assert mesh.call("PUT", f"/v1/read-leases/{taken['lease']}").json()["code"] == "read-lease-not-found"

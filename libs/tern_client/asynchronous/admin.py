@@ -9,6 +9,7 @@ from tern_client.asynchronous.broker_groups import BrokerGroupCalls
 from tern_client.asynchronous.dead_letters import DeadLetterCalls
 from tern_client.asynchronous.principals import PrincipalCalls
 from tern_client.asynchronous.queries import QueryCalls
+from tern_client.asynchronous.reads import ReadCalls
 from tern_client.asynchronous.topics import TopicCalls
 from tern_client.asynchronous.transactions import ProducerGroupCalls
 from tern_client.calls.documents import (
@@ -29,7 +30,7 @@ from tern_wire.limits import RECEIVE_SIZE_MAX_BYTES
 from tern_wire.paths import CLUSTER_PATH
 
 
-class Admin(TopicCalls, DeadLetterCalls, QueryCalls, ProducerGroupCalls, PrincipalCalls, BrokerGroupCalls):
+class Admin(TopicCalls, DeadLetterCalls, QueryCalls, ReadCalls, ProducerGroupCalls, PrincipalCalls, BrokerGroupCalls):
     """Declares, inspects and changes topics, groups and transactions; reads queues by offset.
 
     It owns its connections, and tasks may share it. Its arguments are those of a producer. Errors

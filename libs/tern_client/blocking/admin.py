@@ -10,6 +10,7 @@ from tern_client.blocking.broker_groups import BlockingBrokerGroupCalls
 from tern_client.blocking.dead_letters import BlockingDeadLetterCalls
 from tern_client.blocking.principals import BlockingPrincipalCalls
 from tern_client.blocking.queries import BlockingQueryCalls
+from tern_client.blocking.reads import BlockingReadCalls
 from tern_client.blocking.topics import BlockingTopicCalls
 from tern_client.blocking.transactions import BlockingProducerGroupCalls
 from tern_client.calls.documents import (
@@ -34,6 +35,7 @@ class BlockingAdmin(
     BlockingTopicCalls,
     BlockingDeadLetterCalls,
     BlockingQueryCalls,
+    BlockingReadCalls,
     BlockingProducerGroupCalls,
     BlockingPrincipalCalls,
     BlockingBrokerGroupCalls,

@@ -35,7 +35,7 @@ from enum import IntEnum
 from tern_wire.errors import LinkBodyMalformed
 
 # Format of entries and behaviour of apply; a node that reads an entry of a newer version stops.
-STATE_MACHINE_VERSION = 1
+STATE_MACHINE_VERSION = 2
 # Version with which every group begins. It moves to newer ones when all of its members support them
 # (RAISE).
 GENESIS_VERSION = 1
@@ -79,6 +79,7 @@ class CommandKind(IntEnum):
     JUDGE = 30
     CHOOSE = 31
     RAISE = 32
+    READ_LEASE = 33
 
 
 # Commands that store messages.

@@ -10,7 +10,8 @@ The heads are structs in the files of this folder (`heads.py` describes how they
   | `receives.py`          | RECEIVE, NOTIFY, SETTLE                                              |
   | `pulls.py`             | PULL, PULL_ANYWHERE (of any node, from its applied state), OFFSETS   |
   | `consumer_offsets.py`  | GROUP_OFFSETS, COMMIT_OFFSETS, SEEK                                  |
-  | `planned_reads/`       | PLAN_READ                                                            |
+  | `planned_reads/`       | PLAN_READ; TAKE_READ_LEASE, RENEW_READ_LEASE, END_READ_LEASE,        |
+  |                        | LIST_READ_LEASES                                                     |
   | `queries.py`           | QUERY, TRACE, AWAIT_REPLY                                            |
   | `statistics.py`        | TOPIC_STATS, GROUP_STATS                                             |
   | `scheduled.py`         | LIST_SCHEDULED, RECALL                                               |
@@ -94,6 +95,10 @@ class RequestCode(IntEnum):
     PUT_PRINCIPAL = 3_002
     LIST_PRINCIPALS = 3_005
     PLAN_READ = 420
+    TAKE_READ_LEASE = 421
+    RENEW_READ_LEASE = 422
+    END_READ_LEASE = 423
+    LIST_READ_LEASES = 424
 
 
 # Mass reads of consumers and people: they may wait for room, and must leave room for sends and

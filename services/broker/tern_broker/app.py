@@ -36,6 +36,8 @@ _GAUGES = {
     "undecided": "1 while replicas differ and no majority agrees",
     "held": "1 while this node serves nothing because no majority of the replicas agrees",
     "blocked": "1 while this node waits in front of an entry that it cannot apply",
+    "read_leases": "Read leases, which keep messages from retention",
+    "read_leases_broken": "Read leases of which messages are gone, until their time is over",
 }
 _COUNTERS = {
     "stored": "Messages stored since the process started",

@@ -270,7 +270,7 @@ class SingleBroker:
             ).run()
         applied = Applied()
         if entry.kind == EntryKind.COMMANDS:
-            applied = self.state.apply(entry.body, entry.position + 48, entry.index)
+            applied = self.state.apply(entry.body, entry.position + 48, entry.index, version=entry.version)
             names = {topic_id: topic.name.encode() for topic_id, topic in self.state.names.topics_by_id.items()}
             for appends in applied.appends:
                 self.store.dispatch(entry, appends, names, self.state.now_ms)

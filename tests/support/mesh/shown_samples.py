@@ -53,6 +53,14 @@ TASK = {
     "finished_at": None,
     "failures": [],
 }
+LEASE: dict[str, Any] = {
+    "lease": "c41d7be09a5f2e3806b7d914.broker-a",
+    "owner": "archive",
+    "taken_at": T,
+    "leased_until": T,
+    "broken_by": "",
+    "topics": [{"topic": "orders", "queues": 8, "messages": 344}, {"topic": "bills", "queues": 1, "messages": 0}],
+}
 RECEIPT = {"message_id": "m1", "queue": "broker-a:1", "offset": 7, "born_at": T, "replayed": True}
 SCHEDULED = {
     "message_id": "m1",
@@ -250,6 +258,8 @@ _ANSWERS: list[tuple[str, str, Callable[[], Reply]]] = [
     ("GET", r"/v1/messages/\w+/trace", lambda: said(_trace())),
     ("DELETE", r"/v1/(topics|groups|producer-groups)/\w+", lambda: _GONE),
     ("DELETE", r"/v1/(topics/\w+/scheduled|principals/\w+/keys)/\w+", lambda: _GONE),
+    ("DELETE", r"/v1/read-leases/[\w.-]+", lambda: _GONE),
+    ("GET", r"/v1/read-leases", lambda: said({"leases": [LEASE]})),
     ("GET", r"/v1/acls", lambda: said({"acls": [{"principal": "shop", **GRANT}]})),
     ("GET", r"/v1/cluster", lambda: said({**SERVER, "broker_groups": {"broker-a": BROKER_GROUP}})),
     ("GET", r"/v1/broker-groups/[\w-]+", lambda: said(LEFT)),

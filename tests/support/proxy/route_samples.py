@@ -23,6 +23,7 @@ NAMES = {
     "asset": "swagger-ui.css",
     "kid": "A" * 16,
     "recall_handle": "AQAB",
+    "lease": "c41d7be09a5f2e3806b7d914.broker-a",
     "transaction_id": "AQAB",
 }
 _MORE: dict[tuple[str, str], dict[str, Any]] = {
@@ -63,6 +64,8 @@ _MORE: dict[tuple[str, str], dict[str, Any]] = {
     ("PUT", "/v1/principals/{principal}"): {"json": {}},
     ("POST", "/v1/principals/{principal}/keys"): {"json": {}},
     ("POST", "/v1/reads/plan"): {"json": {"topics": [{"topic": "orders"}], "sizes": True}},
+    ("POST", "/v1/read-leases"): {"json": {"topics": [{"topic": "orders"}]}},
+    ("PUT", "/v1/read-leases/{lease}"): {"json": {}},
     ("GET", "/v1/acls"): {"params": {"topic": "orders"}},
 }
 

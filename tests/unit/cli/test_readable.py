@@ -36,6 +36,8 @@ msg find orders 4711
 msg trace orders m1
 scheduled ls orders
 scheduled cancel orders r1
+lease ls
+lease rm 5b1f.broker-a
 dlq ls billing
 dlq show billing broker-a:17
 dlq redrive billing --all

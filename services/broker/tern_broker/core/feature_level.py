@@ -15,6 +15,11 @@ from tern_broker.core.comparing.digest import Verdict
 from tern_wire.errors import LinkBodyMalformed
 from tern_wire.link.commands import GENESIS_VERSION, CommandKind
 
+# The level from which on entries may take read leases.
+READ_LEASES_LEVEL = 2
+# Parts of the state that releases without that level do not have: they are neither saved nor
+# compared below it.
+PARTS_SINCE: Mapping[str, int] = {"read_leases": READ_LEASES_LEVEL}
 # An entry's header has two bytes for it.
 LEVEL_MAX = (1 << 16) - 1
 

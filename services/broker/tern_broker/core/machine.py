@@ -6,8 +6,8 @@ the same state on every node.
 
 The parts decide commands: topics and groups (metadata.py), sends and their keys (sending.py),
 leases (leasing.py), offsets (offsets.py), members and queue locks (clients.py), transactions
-(ends.py), principals (principals.py), the nodes' digests (comparison.py). This file holds them
-together.
+(ends.py), principals (principals.py), read leases (read_leases.py), the nodes' digests
+(comparison.py). This file holds them together.
 """
 
 from collections.abc import Sequence
@@ -27,6 +27,7 @@ from tern_broker.core.members.clients import Clients
 from tern_broker.core.metadata import Metadata
 from tern_broker.core.passed_over import PassedOver
 from tern_broker.core.principals import Principals
+from tern_broker.core.read_leases import ReadLeases
 from tern_broker.core.sending.idempotency import KeyTable
 from tern_broker.core.sending.placing import Placing
 from tern_broker.core.sending.preparing import Preparing
@@ -35,7 +36,7 @@ from tern_broker.core.timing import Timing
 from tern_broker.core.topics import Names
 from tern_broker.core.transactions.ends import Transactions
 from tern_broker.core.transactions.producers import Producers
-from tern_broker.core.trimming import apply_trim, read_moves
+from tern_broker.core.trimming import NO_TRIM, apply_trim, read_moves
 from tern_wire.errors import LinkBodyMalformed, TernError
 from tern_wire.limits import IDEMPOTENCY_TABLE_KEYS_MAX
 from tern_wire.link.commands import GENESIS_VERSION, CommandKind, read_entry
@@ -68,6 +69,8 @@ class StateMachine:
         self.principals = Principals()
         self.comparison = Comparison(self._inspect)
         self.feature_level = FeatureLevel()
+        self.read_leases = ReadLeases(self.names)
+        self.metadata.on_drop.append(self.read_leases.drop)
         self.passed_over = PassedOver()
         self._sending = SendApplier(self.names, self.keys, self.slots, Preparing(self.transactions), placing)
         # By the names that a saved state uses, in the order in which parts are loaded and expired.
@@ -87,8 +90,9 @@ class StateMachine:
             "comparison": self.comparison,
             "feature_level": self.feature_level,
             "passed_over": self.passed_over,
+            "read_leases": self.read_leases,
         }
-        self.inspection = Inspection(self.parts, self.leasing, self.keys)
+        self.inspection = Inspection(self.parts, self.leasing, self.keys, level=lambda: self.feature_level.level)
         self._handlers: dict[int, Handler] = {
             CommandKind.SEND: self._send,
             CommandKind.COPY: self._copy,
@@ -174,5 +178,10 @@ class StateMachine:
         return {"moved": len(moves.rows)}
 
     def _trim(self, payload: memoryview, _position: int, applied: Applied) -> Verdict:
-        applied.trim = apply_trim(read_map(payload), self.names, self.leasing.deliveries)
+        request = read_map(payload)
+        if request.get("spares_leases") and self.read_leases.holds(request["mins"]):
+            # A lease was taken since the trim was planned.
+            request = NO_TRIM
+        applied.trim = apply_trim(request, self.names, self.leasing.deliveries)
+        self.read_leases.trimmed()
         return {"lost": len(applied.trim.lost)}

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from tern_broker.core.feature_level import PARTS_SINCE, READ_LEASES_LEVEL
 from tern_broker.core.machine import StateMachine
 from tern_broker.core.sending.idempotency import Packed, witness_of
 from tern_wire.errors import MalformedBody
@@ -20,12 +21,14 @@ from tern_wire.limits import RETRY_DELAYS_MS
 from tern_wire.link.codec import decode_msgpack, encode_msgpack
 from tern_wire.settings.retry_policy import EXPONENTIAL, RetryPolicy
 
-FORMAT = 13
+# Format 14 has read leases; below their level the state is saved as the release before does, which
+# may be started again.
+FORMAT, FORMAT_WITHOUT_LEASES = 14, 13
 # Format 8 had no principals; formats 8 and 9 had no placement of topics: the parts are missing, and
 # no topic has been placed yet. Before format 11 comparisons were not counted, and keys had no
 # witness. Before format 12 no group had gone beyond its first feature level. Before format 13 no
 # group had passed over an entry.
-FORMATS_READ = frozenset({8, 9, 10, 11, 12, FORMAT})
+FORMATS_READ = frozenset({8, 9, 10, 11, 12, FORMAT_WITHOUT_LEASES, FORMAT})
 _SIZE = struct.Struct("<I")
 _COUNT = struct.Struct("<q")
 _WITNESS = struct.Struct("<Q")
@@ -96,12 +99,13 @@ def _retry_policy(retry: RetryPolicy) -> dict[str, Any]:
 
 def take(state: StateMachine) -> Snapshot:
     """Copy the state; called by the owner between two entries."""
+    level = state.feature_level.level
     facts = {
-        "format": FORMAT,
+        "format": FORMAT if level >= READ_LEASES_LEVEL else FORMAT_WITHOUT_LEASES,
         "now_ms": state.now_ms,
         "digest": state.digest,
         "keys": state.keys.facts(),
-        "parts": {name: part.pack() for name, part in state.parts.items()},
+        "parts": {name: part.pack() for name, part in state.parts.items() if level >= PARTS_SINCE.get(name, 0)},
     }
     return Snapshot(facts, state.keys.snapshot())
 
@@ -144,7 +148,7 @@ def load(payload: bytes) -> StateMachine:
         arrays.append(np.frombuffer(payload, kind, count, end))
         end += arrays[-1].nbytes
     state.keys.restore(facts["keys"], Packed(*arrays))
-    if facts["format"] == FORMAT:
+    if facts["format"] in {FORMAT_WITHOUT_LEASES, FORMAT}:
         _require_same(state, packed, _WITNESS.unpack_from(payload, end)[0])
     return state
 

@@ -3,7 +3,8 @@ copied forward.
 
 A TRIM's map: {index, position, term, crc} of the last entry that is dropped, and mins: [[topic id,
 [min of queue 0, ...]], ...]. The leader takes them from the state saved at the future begin of the
-log, so that every node drops the same.
+log, so that every node drops the same. From the level of read leases on also spares_leases: whether
+the trim drops nothing if a lease would lose messages.
 """
 
 from dataclasses import dataclass
@@ -18,6 +19,9 @@ from tern_broker.core.topics import Names
 from tern_wire.errors import LinkBodyMalformed
 from tern_wire.link.commands import SEND_HEAD
 from tern_wire.link.rows import MOVE_ROWS
+
+# A trim that drops nothing.
+NO_TRIM: dict[str, Any] = {"index": 0, "position": 0, "term": 0, "crc": 0, "mins": []}
 
 
 @dataclass(frozen=True, slots=True)

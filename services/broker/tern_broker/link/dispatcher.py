@@ -4,8 +4,8 @@ waits.
 Every request gets exactly one reply, unless its link has closed. Each subject has a file:
 `link/sends.py`, `link/receives.py`, `link/reads.py`, `link/admin.py`, `link/members.py`,
 `link/offsets.py`, `link/queries.py`, `link/replies.py`, `link/transactions.py`,
-`link/producers.py`, `link/principals.py`, `link/hosted.py`, `link/read_plans.py`; shared code is in
-`link/requests.py`.
+`link/producers.py`, `link/principals.py`, `link/hosted.py`, `link/read_plans.py`,
+`link/read_leases.py`; shared code is in `link/requests.py`.
 """
 
 import logging
@@ -24,6 +24,7 @@ from tern_broker.link.offsets import OffsetRequests
 from tern_broker.link.principals import PrincipalRequests
 from tern_broker.link.producers import ProducerRequests
 from tern_broker.link.queries import QueryRequests
+from tern_broker.link.read_leases import ReadLeaseRequests
 from tern_broker.link.read_plans import ReadPlanRequests
 from tern_broker.link.reads import ReadRequests
 from tern_broker.link.receives import ReceiveRequests
@@ -71,7 +72,7 @@ class LinkDispatcher:
         subjects.append(MemberRequests(config, engine, shares))
         subjects.append(DeadLetterRequests(config, engine, monotonic=monotonic))
         subjects += [OffsetRequests(config, engine), QueryRequests(config, engine), StatisticsRequests(config, engine)]
-        subjects.append(ReadPlanRequests(config, engine))
+        subjects += [ReadPlanRequests(config, engine), ReadLeaseRequests(config, engine)]
         subjects += [TimerRequests(config, engine), HostedRequests(config, engine)]
         subjects.append(ReplyRequests(config, engine, monotonic=monotonic))
         subjects.append(TransactionRequests(config, engine, monotonic=monotonic))

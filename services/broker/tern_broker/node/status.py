@@ -83,6 +83,8 @@ def engine_status(engine: Engine, config: BrokerConfig) -> dict[str, Any]:
         "redriven": counters.redriven,
         "transactions_open": sum(group.open for group in engine.state.producers.by_id.values()),
         "transactions_expired": sum(group.expired for group in engine.state.producers.by_id.values()),
+        "read_leases": len(engine.state.read_leases.leases),
+        "read_leases_broken": sum(1 for lease in engine.state.read_leases.leases.values() if lease.broken_by),
         "prepared": counters.prepared,
         "committed": counters.committed,
         "rolled_back": counters.rolled_back,

@@ -8,6 +8,10 @@ one stopped. Owner: the core loop.
 A trim for lack of space spares unread messages (`core/unread.py`): they are copied like everything
 else that is needed, and their queue keeps its begin. If they are most of the oldest segment,
 nothing is dropped, sends are refused, and `holder` names the topic and group.
+
+A trim spares what read leases hold (`leased_segments.py`): it ends before the first segment with a
+leased message. Only on a disk that is full by *force_ratio* the oldest segment goes all the same,
+and apply breaks the leases.
 """
 
 import logging
@@ -19,9 +23,12 @@ import numpy as np
 import numpy.typing as npt
 
 from tern_broker.core.delivery.picking import Pick
+from tern_broker.core.feature_level import READ_LEASES_LEVEL
 from tern_broker.core.machine import StateMachine
+from tern_broker.core.trimming import NO_TRIM
 from tern_broker.core.unread import Holder, Spared, holder_of, spare_unread
 from tern_broker.proposer import Proposal, Proposer
+from tern_broker.upkeep.leased_segments import LeasedSegments
 from tern_store import Store
 from tern_store.needed_records import Needed, find_needed
 from tern_store.retention import (
@@ -52,8 +59,6 @@ REFUSING_PERIOD_S = 1.0
 # The unread share of a segment is measured in this many steps at a time, with pauses, so that no
 # request is delayed.
 MEASURE_STEPS, MEASURE_PAUSE_S = 8, 0.02
-# A trim that drops nothing.
-NO_TRIM: dict[str, Any] = {"index": 0, "position": 0, "term": 0, "crc": 0, "mins": []}
 # For every topic: its id, and an offset for each queue.
 Offsets = list[tuple[int, list[int]]]
 
@@ -89,6 +94,7 @@ class Trimmer:
         self._young: dict[tuple[int, int], int] = {}
         self._young_ms = 0
         self._was_refused = False
+        self._leased = LeasedSegments()
         # The topic and group whose unread messages keep the log although the disk is full; None:
         # there are none.
         self.holder: Holder | None = None
@@ -131,6 +137,10 @@ class Trimmer:
             return
         mark, ends = found
         mins, spared = self._mins(plan, ends)
+        if self._is_leased(plan, mins):
+            # Another place is looked at.
+            self._next_s = now_s + MEASURE_PAUSE_S
+            return
         if plan.makes_room and (is_held := self._is_held(plan, spared)) is not False:
             if is_held is None:
                 self._next_s = now_s + MEASURE_PAUSE_S
@@ -158,8 +168,11 @@ class Trimmer:
             self._propose(CommandKind.COPY, GROUP_COMMIT_SIZE_MAX_BYTES, lambda: self._copies(chosen, ends))
             self._next_s = now_s + GROUP_COMMIT_SIZE_MAX_BYTES / COPY_RATE_BYTES_PER_S
             return
-        log.info("retention", extra={"before_position": plan.position, "forced": plan.forced, "reason": plan.reason})
-        request = {"index": mark.index, "position": mark.position, "term": mark.term, "crc": mark.crc}
+        facts = {"forced": plan.forced, "reason": plan.reason, "breaks_leases": plan.breaks_leases}
+        log.info("retention", extra={"before_position": plan.position, **facts})
+        request: dict[str, Any] = {"index": mark.index, "position": mark.position, "term": mark.term, "crc": mark.crc}
+        if self._state().feature_level.level >= READ_LEASES_LEVEL and not plan.breaks_leases:
+            request["spares_leases"] = True
         size_bytes = len(encode_msgpack({**request, "mins": mins}))
         self._propose(CommandKind.TRIM, size_bytes, lambda: self._trim(chosen, ends, request))
         self.trims += 1
@@ -180,7 +193,7 @@ class Trimmer:
                 continue  # its segment is dropped together with the next
             segments.append(SegmentAge(begin, boundary.position, boundary.newest_ms))
             begin = boundary.position
-        return plan_trim(
+        plan = plan_trim(
             self._rules,
             segments,
             self._disk,
@@ -189,6 +202,29 @@ class Trimmer:
             hour=self._hour(),
             asked=self._asked,
         )
+        return self._sparing(plan, [segment.end for segment in segments]) if plan is not None else None
+
+    def _sparing(self, plan: TrimPlan, places: list[int]) -> TrimPlan | None:
+        """Return *plan* up to one of *places*, before what read leases hold; None if nothing may
+        go.
+        """
+        leases = self._state().read_leases
+        if not leases.leases:
+            return plan
+        if place := self._leased.place(places, plan.position, leases.released):
+            return replace(plan, position=place)
+        if self.pressure in {Pressure.FORCE, Pressure.REFUSE}:
+            return replace(plan, position=places[0], breaks_leases=True)
+        return None
+
+    def _is_leased(self, plan: TrimPlan, mins: Offsets) -> bool:
+        """Return whether *plan* must spare leases and would not."""
+        leases = self._state().read_leases
+        if plan.breaks_leases or not leases.leases:
+            return False
+        is_held = leases.holds(mins)
+        self._leased.looked(plan.position, is_free=not is_held)
+        return is_held
 
     def _boundary(self, position: int) -> tuple[Any, Offsets] | None:
         found = [boundary for boundary in self._store.boundaries() if boundary.position == position]

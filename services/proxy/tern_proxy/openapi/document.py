@@ -12,6 +12,7 @@ from typing import Any
 from fastapi import FastAPI
 
 from tern_proxy.core.documents.values import BROKER_GROUP_PATTERN, GROUP_PATTERN, QUEUE_PATTERN, TOPIC_PATTERN
+from tern_proxy.core.reading.leases import LEASE_PATTERN
 from tern_proxy.openapi import security
 from tern_proxy.openapi.schemas import build_schemas
 from tern_proxy.routes.reference.examples import EXAMPLE_NAMES, problem_example
@@ -170,6 +171,7 @@ def _path_parameters() -> Document:
         ("kid", "^[A-Za-z0-9]{16}$", "The key's name."),
         ("problem", "^[a-z0-9-]{1,64}$", "The error's code."),
         ("task", "^[0-9a-f]{24}$", "The task, from the answer that began it."),
+        ("lease", LEASE_PATTERN, "The read lease, from the answer to its begin."),
     )
     return {
         name: {

@@ -1,6 +1,7 @@
 """Concurrent requests to broker groups: to all that are known, or to those of a topic."""
 
 import asyncio
+from collections.abc import Mapping
 
 from tern_proxy.core.sending.topic import Topic
 from tern_proxy.proxy import Proxy
@@ -52,5 +53,22 @@ async def ask_each(proxy: Proxy, topic: Topic, request: LinkRequest[R]) -> list[
     The request must be repeatable. Raise the first error.
     """
     names = list(topic.broker_groups)
-    answers = await asyncio.gather(*(proxy.group(name).link.ask(request, is_repeatable=True) for name in names))
+    links = [proxy.group(name).link for name in names]  # all of them, before one is asked
+    answers = await asyncio.gather(*(link.ask(request, is_repeatable=True) for link in links))
     return [(name, answer, raw) for name, (answer, raw) in zip(names, answers, strict=True)]
+
+
+async def ask_named(proxy: Proxy, requests: Mapping[str, LinkRequest[R]]) -> list[tuple[str, R]]:
+    """Return name and answer of each broker group in *requests*, which has its own request.
+
+    The requests must be repeatable. After all have answered, raise the first error, if any.
+    """
+    links = [proxy.group(name).link for name in requests]
+    answers = await asyncio.gather(
+        *(link.ask(request, is_repeatable=True) for link, request in zip(links, requests.values(), strict=True)),
+        return_exceptions=True,
+    )
+    for answer in answers:
+        if isinstance(answer, BaseException):
+            raise answer
+    return [(name, answer[0]) for name, answer in zip(requests, answers, strict=True) if isinstance(answer, tuple)]

@@ -98,7 +98,15 @@ def parts(state: StateMachine) -> dict[str, Any]:
 def test_a_window_is_small_however_much_is_held() -> None:
     """All windows of a part together are as large as what it packs, and none of them is much larger than the others."""
     state = large().state
-    assert set(parts(state)) == {"metadata", "slots", "clients", "producers", "transactions", "principals"}
+    assert set(parts(state)) == {
+        "metadata",
+        "slots",
+        "clients",
+        "producers",
+        "transactions",
+        "principals",
+        "read_leases",
+    }
     for name, part in parts(state).items():
         sizes = [len(encode_msgpack(part.window(number))) for number in range(part.windows())]
         assert max(sizes) < WINDOW_SIZE_MAX_BYTES, f"{name}: {sizes}"

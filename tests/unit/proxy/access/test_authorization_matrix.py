@@ -9,6 +9,7 @@ import pytest
 
 from tern_proxy.core.access.requirements import Requirement, Rule
 from tern_proxy.routes.table import RULES
+from tern_wire.link.commands import CommandKind
 from tern_wire.principals.principals import ROOT, Principal, is_permitted
 from tern_wire.transactions import TransactionId
 from tests.support.broker.loop_runtime import NOW_MS
@@ -66,7 +67,12 @@ HOLDS = {
     "it is created by its first use": False,
 }
 MISSING = {"topic": "topic-not-found", "group": "group-not-found", "producer-group": "producer-group-not-found"}
-MISSING_BY_PLACE = {"of the transaction": "transaction-unknown", "of the task": "task-not-found"}
+NO_LEASE = f"{'b' * 24}.broker-a"
+MISSING_BY_PLACE = {
+    "of the transaction": "transaction-unknown",
+    "of the task": "task-not-found",
+    "of the lease": "read-lease-not-found",
+}
 # What a request that was let through may meet in the stand-ins behind the proxy: it exists, and says no to the sample.
 BUSINESS = {
     *("message-not-found", "no-reply", "reply-timeout", "invalid-field", "recall-handle-invalid", "member-not-found"),
@@ -120,7 +126,14 @@ async def prepare(mesh: GuardedMesh, namespace: str = "") -> dict[str, str]:
     redrive = "/v1/groups/billing/dlq/redrive"
     task = await mesh.ask("POST", redrive, key_of("preparing"), json={"topic": "orders"}, headers=inside)
     assert task.status_code == 202, task.text
-    return {"transaction_id": begun.json()["transaction_id"], "task": task.json()["task"]}
+    for old in list(mesh.broker.engine.state.read_leases.leases):
+        mesh.broker.propose(CommandKind.READ_LEASE, {"op": "end", "lease": old})
+    mesh.broker.keep_up()  # the feature level rises
+    topics = {"topics": [{"topic": "orders"}]}
+    lease = await mesh.ask("POST", "/v1/read-leases", key_of("preparing"), json=topics, headers=inside)
+    assert lease.status_code == 201, lease.text
+    names = {"transaction_id": begun, "task": task, "lease": lease}
+    return {name: answer.json()[name] for name, answer in names.items()}
 
 
 def code_of(answer: object) -> str:
@@ -242,7 +255,7 @@ async def test_a_hidden_object_answers_exactly_as_a_missing_one() -> None:
         for rule in RULES:
             missing = {"topic": "orderz", "group": "billinz", "producer_group": "shoq"}
             here = sample(rule, **names)
-            there = sample(rule, transaction_id=gone, task="a" * 24, **missing)
+            there = sample(rule, transaction_id=gone, task="a" * 24, lease=NO_LEASE, **missing)
             answers = [await mesh.ask(each.method, each.path, key, **each.more) for each in (here, there)]
             if answers[0].status_code != 404:
                 continue
@@ -250,6 +263,7 @@ async def test_a_hidden_object_answers_exactly_as_a_missing_one() -> None:
             for name, other in missing.items():
                 texts[1] = texts[1].replace(other, NAMES[name])
             texts[1] = texts[1].replace(gone, names["transaction_id"]).replace("a" * 24, names["task"])
+            texts[1] = texts[1].replace(NO_LEASE, names["lease"])
             ids = [answer.headers["mq-request-id"] for answer in answers]
             if texts[0].replace(ids[0], "") != texts[1].replace(ids[1], ""):
                 differing.append(f"{rule.method} {rule.path}: {texts}")

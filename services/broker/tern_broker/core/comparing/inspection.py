@@ -10,10 +10,11 @@ from the number of DIGESTs in the log and from the state alone.
 """
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from tern_broker.core.applied import Part
 from tern_broker.core.delivery.leasing import Leasing
+from tern_broker.core.feature_level import PARTS_SINCE
 from tern_broker.core.sending.idempotency import KeyTable
 from tern_broker.core.windows import Windowed
 from tern_wire.limits import INSPECTED_DELIVERIES_MAX
@@ -23,12 +24,20 @@ from tern_wire.link.codec import encode_msgpack
 class Inspection:
     """The inspection of one state. Owner: the state machine."""
 
-    def __init__(self, parts: Mapping[str, Part], leasing: Leasing, keys: KeyTable) -> None:
-        self._leasing, self._keys = leasing, keys
+    def __init__(
+        self, parts: Mapping[str, Part], leasing: Leasing, keys: KeyTable, *, level: Callable[[], int]
+    ) -> None:
+        """*level*: the feature level, below which nodes of older releases lack some parts."""
+        self._leasing, self._keys, self._level = leasing, keys, level
         # All parts but the deliveries, which have windows of their own.
-        others = [part for part in parts.values() if part is not leasing]
-        self._large: list[Windowed] = [part for part in others if isinstance(part, Windowed)]
-        self._small = [part for part in others if not isinstance(part, Windowed)]
+        others = {name: part for name, part in parts.items() if part is not leasing}
+        self._all_large = {name: part for name, part in others.items() if isinstance(part, Windowed)}
+        self._small = [part for part in others.values() if not isinstance(part, Windowed)]
+
+    @property
+    def _large(self) -> list[Windowed]:
+        level = self._level()
+        return [part for name, part in self._all_large.items() if level >= PARTS_SINCE.get(name, 0)]
 
     @property
     def turns(self) -> int:

@@ -49,9 +49,10 @@ async def post_redrive(call: Call, group: str) -> Answer:
     seed = f"{group}\x00{key}".encode("utf-8", "surrogateescape")
     task = blake2b(seed, digest_size=12).hexdigest() if key else secrets.token_hex(12)
     selections = redrive_selections(asked, await broker_group_names(call.proxy), time_of)
+    links = {name: call.proxy.group(name).link for name in selections}
     answers = await asyncio.gather(
         *(
-            call.proxy.group(name).link.ask(
+            links[name].ask(
                 StartRedrive(
                     task=task,
                     group=group,

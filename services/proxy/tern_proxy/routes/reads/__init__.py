@@ -1,1 +1,1 @@
-"""Planned reads over HTTP: plans of many topics."""
+"""Planned reads over HTTP: plans of many topics, and leases that keep planned ranges."""

@@ -1,11 +1,10 @@
 """Handler for plans of reads."""
 
-import asyncio
-
 from tern_proxy.core.documents.reads import ReadPlan, ReadPlanRequest
 from tern_proxy.core.reading.plans import check_plan, parts_of, put_together
 from tern_proxy.core.sending.parameters import time_of
 from tern_proxy.routes.call import Call
+from tern_proxy.routes.fan_out import ask_named
 from tern_wire.principals.principals import DESCRIBE, TOPIC
 
 
@@ -27,8 +26,4 @@ async def post_read_plan(call: Call) -> ReadPlan:
         call.admission.require(DESCRIBE, TOPIC, name)
         topics.append(await call.proxy.topic(name))
     parts = parts_of(asked, topics, time_of)
-    answers = await asyncio.gather(
-        *(call.proxy.group(name).link.ask(part, is_repeatable=True) for name, part in parts.items())
-    )
-    told = {name: answer for name, (answer, _) in zip(parts, answers, strict=True)}
-    return put_together(topics, parts, told)
+    return put_together(topics, parts, dict(await ask_named(call.proxy, parts)))
