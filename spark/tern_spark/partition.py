@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from pyspark.sql.datasource import InputPartition
 
+from tern_spark.leases import ReadLease
 from tern_spark.ranges import QueueRange
 
 
@@ -12,3 +13,5 @@ class TaskPartition(InputPartition):  # type: ignore[misc]  # PySpark ships no t
     """All that a task needs to know, since it runs in another process than its plan."""
 
     ranges: tuple[QueueRange, ...]
+    # None: retention may overtake the read.
+    lease: ReadLease | None = None

@@ -5,12 +5,15 @@ process than its plan.
 """
 
 import logging
+import time
 import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any
 
 from tern_spark.columns import record_batch
+from tern_spark.leases import LeaseCalls, ReadLease, Renewal
 from tern_spark.options import ReadOptions
 from tern_spark.pages import Page, ProxyPages
 from tern_spark.ranges import QueueRange
@@ -21,8 +24,11 @@ from tern_wire.names import parse_queue
 _log = logging.getLogger("tern_spark")
 
 
-def read_ranges(ranges: Sequence[QueueRange], options: ReadOptions, columns: tuple[str, ...]) -> Iterator[Any]:
+def read_ranges(
+    ranges: Sequence[QueueRange], options: ReadOptions, columns: tuple[str, ...], lease: ReadLease | None = None
+) -> Iterator[Any]:
     """Yield RecordBatches of *ranges*, one for each page, while a thread fetches the next pages.
+    *lease* is renewed meanwhile.
 
     Rows that were deleted meanwhile fail the task, or with `failOnDataLoss=false` are counted and
     said in one warning.
@@ -32,11 +38,13 @@ def read_ranges(ranges: Sequence[QueueRange], options: ReadOptions, columns: tup
     # A stable hash, so that a retried task begins at the same proxy and the tasks spread evenly.
     first = zlib.crc32(f"{ranges[0].topic}/{ranges[0].queue}/{ranges[0].start}".encode())
     skipped: dict[str, int] = {}
+    renewal = Renewal(lease, partial(_admin, options), _now_ms)
     with ProxyPages.of(options, first) as pages:
         source = (found for one in ranges for found in _read_range(one, options, pages, skipped))
         depth = options.prefetch_pages
         with ReadAhead(source, depth, pages.abort) if depth else nullcontext(source) as fetched:
             for found, page in fetched:
+                renewal.keep()
                 queue = parse_queue(found.queue, found.topic)
                 yield record_batch(page.records, topic=found.topic, queue=queue, names=columns)
     if skipped:
@@ -45,6 +53,19 @@ def read_ranges(ranges: Sequence[QueueRange], options: ReadOptions, columns: tup
             sum(skipped.values()),
             ", ".join(f"{rows} in {where}" for where, rows in skipped.items()),
         )
+
+
+def _admin(options: ReadOptions) -> AbstractContextManager[LeaseCalls]:
+    """Return the calls about leases, in a task, where few ever need them."""
+    from tern_client import BlockingAdmin  # noqa: PLC0415 - the import costs as much as a small task
+
+    return BlockingAdmin(
+        options.endpoints, namespace=options.namespace, key_file=options.key_file, ca_file=options.ca_file
+    )
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 def _read_range(

@@ -85,7 +85,7 @@ class TernReader(DataSourceReader):  # type: ignore[misc]  # as above
         """Return the ranges of each task, frozen now."""
         with Catalog(self.options) as catalog:
             plan = plan_batch(self.options, catalog, time.time_ns() // 1_000_000)
-        return [TaskPartition(task) for task in plan.tasks]
+        return [TaskPartition(task, plan.lease) for task in plan.tasks]
 
     def read(self, partition: Any) -> Iterator[Any]:
         """Yield RecordBatches of the ranges of *partition*.
@@ -93,4 +93,4 @@ class TernReader(DataSourceReader):  # type: ignore[misc]  # as above
         Without partitions Spark passes an empty partition of its own, which has no rows.
         """
         if isinstance(partition, TaskPartition):
-            yield from read_ranges(partition.ranges, self.options, self.columns)
+            yield from read_ranges(partition.ranges, self.options, self.columns, partition.lease)

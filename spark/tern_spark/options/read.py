@@ -47,6 +47,7 @@ class ReadOptions:
     admission: str = "proportional"
     page_size_bytes: int = 4 * MIB
     prefetch_pages: int = 2
+    lease_ms: int = 600_000
     fail_on_data_loss: bool = True
     # None: the environment of the reading process. The file's name travels to the tasks, its
     # content never does.

@@ -138,6 +138,10 @@ ROWS = (
         "fail when wanted offsets were deleted; `false` continues at the oldest one kept, counts what it skipped, and logs one warning",
     ),
     Row(
+        *("lease", "lease_ms", BATCH, values.lease, "`10m`"),
+        "retention keeps the planned ranges for so long, and tasks renew it; up to `24h`, 0 for none",
+    ),
+    Row(
         *("pageBytes", "page_size_bytes", BOTH, values.whole(64 * KIB, 64 * MIB), "4194304"),
         "bytes of one request's answer, 64 KiB to 64 MiB",
     ),

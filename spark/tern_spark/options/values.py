@@ -10,6 +10,7 @@ import orjson
 
 from tern_wire.errors import TernError
 from tern_wire.filters import compile_filter
+from tern_wire.limits_reads import READ_LEASE_MAX_MS, READ_LEASE_MIN_MS
 from tern_wire.names import check_group, check_namespace, check_topic, parse_queue
 from tern_wire.times import parse_duration_ms, parse_time_ms
 
@@ -62,6 +63,14 @@ def duration(option: str, text: str) -> int:
         return parse_duration_ms(text.strip())
     except ValueError as error:
         raise OptionError(f"{option} is '{text[:80]}'; use a duration such as '15m' or '500ms'.") from error
+
+
+def lease(option: str, text: str) -> int:
+    """Return the milliseconds of a read lease; 0 for none."""
+    found = 0 if text.strip() == "0" else duration(option, text)
+    if found and not READ_LEASE_MIN_MS <= found <= READ_LEASE_MAX_MS:
+        raise OptionError(f"{option} is '{text[:80]}'; use a duration from '1s' to '24h', or 0 for none.")
+    return found
 
 
 def moment(option: str, text: str | int) -> int:

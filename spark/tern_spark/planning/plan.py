@@ -3,30 +3,45 @@
 import logging
 from dataclasses import dataclass
 
+from tern_spark import leases
+from tern_spark.leases import ReadLease
 from tern_spark.options import ReadOptions
 from tern_spark.planning.bounds import Marks, bounds_of, times_of
 from tern_spark.planning.catalog import Catalog
 from tern_spark.planning.tasks import Task, divide
 from tern_spark.ranges import QueueRange, QueueSpan
+from tern_wire.errors import OffsetExpired
 
 _log = logging.getLogger("tern_spark")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """The tasks of a read, and the deleted rows in front of them."""
+    """The tasks of a read, the deleted rows in front of them, and the lease of their ranges."""
 
     tasks: tuple[Task, ...]
     skipped_rows: int = 0
+    lease: ReadLease | None = None
 
 
 def plan_batch(options: ReadOptions, catalog: Catalog, now_ms: int) -> Plan:
-    """Return the plan of a batch read at *now_ms*. Warns of deleted rows, once."""
-    spans = [span for topic in catalog.topics() for span in catalog.spans(topic)]
-    bounds = bounds_of(spans, options, marks_of(options, catalog, spans, now_ms))
-    warn_of_skipped(bounds.skipped_rows, "in front of the read")
-    tasks = divide(bounds.ranges, options, size_of(options, catalog, bounds.ranges))
-    return Plan(tasks=tuple(tasks), skipped_rows=bounds.skipped_rows)
+    """Return the plan of a batch read at *now_ms*, and lease its ranges. Warns of deleted rows,
+    once.
+    """
+    for is_last in (False, False, True):
+        spans = [span for topic in catalog.topics() for span in catalog.spans(topic)]
+        bounds = bounds_of(spans, options, marks_of(options, catalog, spans, now_ms))
+        try:
+            lease = leases.take(bounds.ranges, options.lease_ms, catalog.admin)
+        except OffsetExpired:
+            # Retention was faster than the plan: a new one begins at what is left, or fails.
+            if is_last:
+                raise
+            continue
+        warn_of_skipped(bounds.skipped_rows, "in front of the read")
+        tasks = divide(bounds.ranges, options, size_of(options, catalog, bounds.ranges))
+        return Plan(tasks=tuple(tasks), skipped_rows=bounds.skipped_rows, lease=lease)
+    raise AssertionError("the last round returns or raises")
 
 
 def marks_of(options: ReadOptions, catalog: Catalog, spans: list[QueueSpan], now_ms: int) -> Marks:

@@ -1,6 +1,6 @@
 """A scripted proxy for reader tests: serves records from memory over real HTTP, with the faults a test asks for.
 
-It speaks the calls of the Spark source (topics, offsets, a group's offsets; pull as records) and nothing else. Faults are taken from `faults` one
+It speaks the calls of the Spark source (topics, offsets, a group's offsets, plans, leases; pull as records) and nothing else. Faults are taken from `faults` one
 per request, before the answer: a status with a problem document, or `drop` to break the connection.
 """
 
@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from tern_wire.paths import HEADER_NEXT_OFFSET, RECORDS
+from tern_wire.paths import HEADER_NEXT_OFFSET, READ_LEASES_PATH, RECORDS
 from tern_wire.records.columns import record_starts
 from tern_wire.records.properties import encode_properties
 from tern_wire.records.write import encode_record, fill_in
@@ -28,7 +29,7 @@ Fault = tuple[int, dict[str, object]] | str
 
 @dataclass(kw_only=True)
 class Script:
-    """What the server holds and does; a test changes it between requests. Every request's path lands in `seen`."""
+    """What the server holds and does; a test changes it between requests. Every other request's path lands in `seen`."""
 
     queues: dict[str, list[bytes]]
     topic: str = "orders"
@@ -40,6 +41,8 @@ class Script:
     groups: dict[str, dict[str, int]] = field(default_factory=dict)
     faults: list[Fault] = field(default_factory=list)
     seen: list[str] = field(default_factory=list)
+    # The ranges of each read lease, which lands here and not in `seen`.
+    leased: list[list[dict[str, Any]]] = field(default_factory=list)
     # Called with the offset of each page, before it is read.
     before_page: Callable[[int], None] = lambda offset: None
     url: str = ""
@@ -91,8 +94,11 @@ def record_server(script: Script) -> Iterator[Script]:
                 self._refuse(404, code="topic-not-found", topic=script.topic)
 
         def do_POST(self) -> None:
-            script.seen.append(self.path)
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"] or 0)) or b"{}")
+            if self.path == READ_LEASES_PATH:
+                self._lease(body)
+                return
+            script.seen.append(self.path)
             asked = body["topics"][0]
             rows = []
             for queue, begin in asked["begin"].items():
@@ -114,6 +120,14 @@ def record_server(script: Script) -> Iterator[Script]:
                 self._tell({"group": found[1], "topic": body["topic"], "offsets": body["offsets"]})
             else:
                 self._refuse(404, code="group-not-found", group=self.path)
+
+        def _lease(self, body: dict[str, Any]) -> None:
+            script.leased.append(body["topics"])
+            begin = min(body["topics"][0]["begin"].values())
+            if begin < script.min_offset:
+                self._refuse(410, code="offset-expired", offset=begin, min_offset=script.min_offset)
+            else:
+                self._tell({"lease": f"lease-{len(script.leased)}", "leased_until": 1 << 50, "topics": []})
 
         def _group_offsets(self, group: str) -> None:
             if group in script.groups:
