@@ -22,16 +22,20 @@ from tern_jobs.archive.manifests import (
 )
 from tern_jobs.archive.planning import chain_or_fail, join_faults, lost_ranges, plan_archive
 from tern_jobs.archive.writing import ArchiveTask, archive_range
+from tern_jobs.frame.admin import open_admin
 from tern_jobs.frame.outcome import Bars, JobFailed, Outcome, Table
 from tern_jobs.frame.progress import Progress
 from tern_jobs.frame.run import Clock, Job
 from tern_jobs.frame.tasks import Tasks
 from tern_jobs.frame.topics import topic_options
+from tern_spark.leases import kept
 from tern_spark.options import ReadOptions
 from tern_spark.pages import ProxyPages
-from tern_spark.ranges import QueueSpan
+from tern_spark.ranges import QueueRange, QueueSpan
 
 _ROWS_PER_FILE = 1_000_000
+# Retention waits for the tasks; a job that was killed holds it for so long.
+LEASE_MS = 600_000
 
 
 def arguments(parser: ArgumentParser) -> None:
@@ -71,7 +75,8 @@ def run(options: Namespace, tasks: Tasks, progress: Progress, clock: Clock) -> O
         else:
             write_plan(folder, plan, attempt)
         task = partial(archive_range, options=reading, uri=options.to)
-        parts = tasks.map("archives", task, [ArchiveTask(planned=found, attempt=attempt) for found in plan.ranges])
+        with kept(_queue_ranges(plan), LEASE_MS, partial(open_admin, options)):
+            parts = tasks.map("archives", task, [ArchiveTask(planned=found, attempt=attempt) for found in plan.ranges])
         if faults := join_faults(plan.ranges, parts):
             raise JobFailed("A task returned other ranges than planned", faults[0])
         added = lost + [part for found in parts for part in found]
@@ -106,6 +111,16 @@ def _new_plan(
         )
     ranges = plan_archive(spans, ends, rows_max=options.rows_per_file)
     return Plan(number=len(chain.manifests) + 1, previous=chain.head, ranges=ranges), lost
+
+
+def _queue_ranges(plan: Plan) -> list[QueueRange]:
+    """Return the ranges of *plan*, each queue's joined into one."""
+    joined: dict[tuple[str, str], QueueRange] = {}
+    for found in plan.ranges:
+        old = joined.get((found.topic, found.queue))
+        start, end = (min(old.start, found.start), max(old.end, found.end)) if old else (found.start, found.end)
+        joined[found.topic, found.queue] = QueueRange(topic=found.topic, queue=found.queue, start=start, end=end)
+    return list(joined.values())
 
 
 def _outcome(written: Sequence[ArchivedRange], chain: Chain) -> Outcome:

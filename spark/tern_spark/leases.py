@@ -10,9 +10,10 @@ says so once, and fails by itself should it miss a message.
 """
 
 import logging
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
+from threading import Event, Thread
 from typing import Any, Protocol
 
 from tern_spark.ranges import QueueRange
@@ -40,6 +41,10 @@ class LeaseCalls(Protocol):
 
     def renew_read_lease(self, lease: str, duration: int) -> dict[str, Any]:
         """Renew it."""
+        ...
+
+    def end_read_lease(self, lease: str) -> None:
+        """End it."""
         ...
 
 
@@ -100,6 +105,47 @@ class Renewal:
             return
         self._lease = replace(lease, until_ms=told["leased_until"])
         self._due_ms = told["leased_until"] - lease.for_ms // 2
+
+
+@contextmanager
+def kept(
+    ranges: Sequence[QueueRange], for_ms: int, connect: Callable[[], AbstractContextManager[LeaseCalls]]
+) -> Iterator[ReadLease | None]:
+    """Lease *ranges* for the time of the block: renewed by a thread, and ended behind it. For jobs
+    whose driver lives as long as their tasks.
+
+    None, with one warning, if there is no lease.
+    """
+    with connect() as admin:
+        try:
+            lease = take(ranges, for_ms, admin)
+        except OffsetExpired as error:
+            _warn(str(error))
+            lease = None
+        if lease is None:
+            yield None
+            return
+        is_over = Event()
+        renewing = Thread(target=_renew_until, args=(is_over, lease, admin), name="read lease", daemon=True)
+        renewing.start()
+        try:
+            yield lease
+        finally:
+            is_over.set()
+            renewing.join()
+            with suppress(TernError):  # it ends at its time as well
+                admin.end_read_lease(lease.lease)
+
+
+def _renew_until(is_over: Event, lease: ReadLease, admin: LeaseCalls) -> None:
+    """Renew *lease* at each third of its time."""
+    while not is_over.wait(lease.for_ms / 3_000):
+        try:
+            admin.renew_read_lease(lease.lease, lease.for_ms)
+        except TernError as error:
+            if not error.retryable:
+                _warn(str(error))
+                return
 
 
 def _warn(reason: str) -> None:

@@ -43,6 +43,7 @@ class Script:
     seen: list[str] = field(default_factory=list)
     # The ranges of each read lease, which lands here and not in `seen`.
     leased: list[list[dict[str, Any]]] = field(default_factory=list)
+    ended: list[str] = field(default_factory=list)
     # Called with the offset of each page, before it is read.
     before_page: Callable[[int], None] = lambda offset: None
     url: str = ""
@@ -109,6 +110,10 @@ def record_server(script: Script) -> Iterator[Script]:
                     size, at = size + len(record), at + 1
                 rows.append({"queue": queue, "measured_to": at, "size_bytes": size})
             self._tell({"topics": [{"topic": asked["topic"], "queues": rows}]})
+
+        def do_DELETE(self) -> None:
+            script.ended.append(unquote(self.path.rpartition("/")[2]))
+            self._answer(204, b"", {})
 
         def do_PUT(self) -> None:
             script.seen.append(self.path)

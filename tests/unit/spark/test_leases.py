@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from tern_spark.leases import ReadLease, Renewal, take
+from tern_spark.leases import ReadLease, Renewal, kept, take
 from tern_spark.ranges import QueueRange
 from tern_wire.errors import NoLeader, OffsetExpired, ReadLeaseBroken, TernError, UpgradeUnfinished
+from tests.support.mesh.mesh import eventually
 
 FOR_MS = 600_000
 
@@ -21,6 +22,7 @@ class Leases:
         self.error = error
         self.taken: list[dict[str, Any]] = []
         self.renewed: list[str] = []
+        self.ended: list[str] = []
 
     def take_read_lease(self, topics: Sequence[dict[str, Any]], duration: int) -> dict[str, Any]:
         """A lease that ends at *duration*."""
@@ -35,6 +37,10 @@ class Leases:
         if self.error is not None:
             raise self.error
         return {"lease": lease, "leased_until": 2 * duration}
+
+    def end_read_lease(self, lease: str) -> None:
+        """It is over."""
+        self.ended.append(lease)
 
     @contextlib.contextmanager
     def connect(self) -> Iterator["Leases"]:
@@ -117,3 +123,32 @@ def test_a_failed_renewal_is_tried_again_later_and_a_refused_one_is_said(caplog:
     renewal.keep()
     assert len(admin.renewed) == 2
     assert "the disk was full" in caplog.text
+
+
+def test_a_lease_of_a_job_is_renewed_until_its_block_is_over() -> None:
+    """At each third of its time, through refusals that may pass; then it is ended."""
+    admin = Leases()
+    with kept(ranges(("a", "g:0", 0, 5)), 30, admin.connect) as lease:
+        assert lease is not None
+        eventually(lambda: admin.renewed, within_s=30, what="the first renewal")
+        admin.error = NoLeader(broker_group="g")
+        count = len(admin.renewed)
+        eventually(lambda: len(admin.renewed) > count + 2, within_s=30, what="it is tried again")
+        assert admin.ended == []
+    assert admin.ended == ["l"]
+    with pytest.raises(ZeroDivisionError), kept(ranges(("a", "g:0", 0, 5)), 60_000, Leases().connect):
+        raise ZeroDivisionError
+
+
+@pytest.mark.parametrize(
+    "error",
+    [OffsetExpired(topic="a", queue="g:0", offset=0, min_offset=2), UpgradeUnfinished(broker_group="g", what="leases")],
+    ids=lambda error: error.code,
+)
+def test_a_job_without_a_lease_goes_on(error: TernError, caplog: pytest.LogCaptureFixture) -> None:
+    """And says why."""
+    admin = Leases(error)
+    with caplog.at_level(logging.WARNING), kept(ranges(("a", "g:0", 0, 5)), FOR_MS, admin.connect) as lease:
+        assert lease is None
+    assert "without a lease" in caplog.text
+    assert admin.ended == []

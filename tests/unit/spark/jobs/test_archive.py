@@ -49,6 +49,17 @@ def test_a_topic_becomes_files_by_day_whose_names_tell_their_ranges(script: Scri
     assert offsets(tmp_path) == {0: list(range(100)), 1: list(range(60))}
 
 
+def test_retention_waits_for_the_tasks_of_a_run(script: Script, tmp_path: Path) -> None:
+    """Its planned ranges are leased, and free when it has ended; a run without news leases nothing."""
+    archive(script, tmp_path)
+    ((asked,),) = script.leased
+    ends = {queue: len(records) for queue, records in script.queues.items()}
+    assert asked == {"topic": "orders", "begin": dict.fromkeys(ends, 0), "end": ends}
+    assert script.ended == ["lease-1"]
+    archive(script, tmp_path)
+    assert len(script.leased) == 1
+
+
 def test_rows_in_the_files_are_those_that_the_source_reads(script: Script, tmp_path: Path) -> None:
     """All columns, properties and NULLs included; anything that reads Parquet reads them."""
     archive(script, tmp_path)
