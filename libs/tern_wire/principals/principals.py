@@ -71,6 +71,12 @@ class Grant:
             return kind == CLUSTER or name.startswith(self.pattern[:-1])
         return name == self.pattern
 
+    def covers(self, other: "Grant") -> bool:
+        """Whether it applies to all objects of its kind that *other* applies to."""
+        return self.pattern == other.pattern or (
+            self.pattern.endswith("*") and other.pattern.rstrip("*").startswith(self.pattern[:-1])
+        )
+
     def names(self, action: str) -> bool:
         """Whether it names *action*."""
         return action in self.actions or ALL in self.actions
@@ -150,6 +156,18 @@ def decide(principal: Principal, action: str, kind: str, name: str = "") -> bool
                 return False
             is_allowed |= grant.effect == ALLOW and is_named
     return is_allowed
+
+
+def allows_some(principal: Principal, action: str, kind: str) -> bool:
+    """Whether the grants of *principal* allow *action* on any *kind* at all.
+
+    For what has its object's name only behind a question to a broker: False spares the question.
+    """
+    if principal.is_root:
+        return action in ROOT_ACTIONS
+    named = [grant for grant in principal.grants if grant.kind == kind and grant.names(action)]
+    denials = [grant for grant in named if grant.effect == DENY]
+    return any(grant.effect == ALLOW and not any(each.covers(grant) for each in denials) for grant in named)
 
 
 def is_permitted(principal: Principal, action: str, kind: str, name: str = "") -> bool:

@@ -113,6 +113,8 @@ store dump -o table --what state
 """
 # What these show is read where it is made: a mesh that runs, files that are written, a demo's report. They show no document of the wire.
 ELSEWHERE = {
+    # What jobs print is in unit/spark/jobs.
+    "spark run",
     *("serve", "up", "down", "status", "init-cluster", "backup", "restore", "demo flights", "demo transfer"),
     *("store export", "store import", "broker-group join", "broker-group drain"),
 }

@@ -16,6 +16,7 @@ from tern_wire.principals.principals import (
     Grant,
     Principal,
     PrincipalTable,
+    allows_some,
     check_grants,
     check_principal,
     decide,
@@ -180,3 +181,26 @@ def test_a_table_finds_whose_a_key_is() -> None:
     numbers = {principal_number(f"p{number}") for number in range(1_000)}
     assert len(numbers) == 1_000
     assert all(0 < number < 1 << 63 for number in numbers)
+
+
+@pytest.mark.parametrize(
+    ("lines", "some"),
+    [
+        ((), False),
+        (("allow PUB topic *",), False),
+        (("allow SUB group *",), False),
+        (("allow SUB topic orders",), True),
+        (("allow ALL topic a*", "deny SUB topic a"), True),
+        (("allow SUB topic a*", "deny SUB topic ab*"), True),
+        (("allow SUB topic ab*", "deny ALL topic a*"), False),
+        (("allow SUB topic orders", "deny SUB topic orders"), False),
+        (("allow SUB topic *", "deny SUB topic *", "allow SUB topic orders"), False),
+        (("allow SUB topic a", "deny SUB topic b*"), True),
+    ],
+)
+def test_a_right_on_any_object_is_known_without_its_name(lines: tuple[str, ...], some: bool) -> None:
+    """Where it says no, no name would get a yes."""
+    assert allows_some(shop(*lines), "SUB", "topic") is some
+    if not some:
+        assert not any(decide(shop(*lines), "SUB", "topic", name) for name in ("a", "ab", "abc", "b", "orders"))
+    assert allows_some(ROOT, "ADMIN", "topic")

@@ -95,6 +95,10 @@ class Admission:
         """Return whether the principal has the right."""
         return self.access.may(action, kind, name)
 
+    def may_some(self, action: str, kind: str) -> bool:
+        """Return whether the principal has the right on any object of *kind*."""
+        return self.access.may_some(action, kind)
+
     def sees(self, kind: str, name: str) -> bool:
         """Return whether lists show the object to the principal."""
         return self.access.sees(kind, name)
@@ -127,6 +131,9 @@ class _Open(Admission):
         pass
 
     def may(self, action: str, kind: str, name: str) -> bool:
+        return True
+
+    def may_some(self, action: str, kind: str) -> bool:
         return True
 
     def sees(self, kind: str, name: str) -> bool:

@@ -37,6 +37,7 @@ from tern_wire.principals.principals import (
     SUB,
     TOPIC,
     Principal,
+    allows_some,
     is_denied,
     is_permitted,
 )
@@ -79,6 +80,10 @@ class Access:
         if answer is None:
             answer = self._keep(asked, self._decide(action, kind, name))
         return answer
+
+    def may_some(self, action: str, kind: str) -> bool:
+        """Return whether the principal may do *action* on any *kind* at all."""
+        return allows_some(self.principal, action, kind)
 
     def sees(self, kind: str, name: str) -> bool:
         """Return whether lists show the object to the principal."""

@@ -26,11 +26,11 @@ from tern_proxy.core.reading.leases import (
 )
 from tern_proxy.routes.call import Answer, Call
 from tern_proxy.routes.fan_out import ask_all, ask_named
-from tern_wire.errors import NoLeader, ReadLeaseNotFound, TernError, TopicNotFound
+from tern_wire.errors import Forbidden, NoLeader, ReadLeaseNotFound, TernError, TopicNotFound
 from tern_wire.link.planned_reads.leases import EndReadLease, ListReadLeases, RenewReadLease, TakeReadLease
 from tern_wire.names import is_of
 from tern_wire.paths import read_lease_path
-from tern_wire.principals.principals import SUB, TOPIC
+from tern_wire.principals.principals import DESCRIBE, DESCRIBING, SUB, TOPIC
 
 
 async def post_read_lease(call: Call) -> Answer:
@@ -110,6 +110,11 @@ async def _require(call: Call, lease: str) -> list[str]:
     a lease of topics that it may not see.
     """
     names = broker_groups_of(lease)
+    if not call.admission.may_some(SUB, TOPIC):
+        # Whatever its topics are: no broker is asked for a caller without any right.
+        if any(call.admission.may_some(action, TOPIC) for action in {DESCRIBE, *DESCRIBING}):
+            raise Forbidden(required_permission=f"{SUB} of a {TOPIC}")
+        raise ReadLeaseNotFound(lease=lease[:160])
     try:
         told = await ask_named(call.proxy, dict.fromkeys(names, ListReadLeases(lease=lease)))
     except NoLeader:
