@@ -40,7 +40,7 @@ def row(method: str, path: str, query: str = "", *, creates: bool = False, **opt
 
 
 TOPIC, GROUP, PRODUCER = "/v1/topics/{topic}", "/v1/groups/{group}", "/v1/producer-groups/{producer_group}"
-TRANSACTION = "/v1/transactions/{transaction_id}"
+TRANSACTION, LEASE = "/v1/transactions/{transaction_id}", "/v1/read-leases/{lease}"
 SAID = {"member": "m1", "subscriptions": {"ledger": "*"}, "queues": {"ledger": ["broker-a:0"]}}
 HALVES = {"producer_group": "tellers", "messages": [{"topic": "ledger", "body": "x"}]}
 LOCKS = {"topic": "ledger", "member": "m1", "queues": ["broker-a:0"]}
@@ -69,6 +69,8 @@ ROWS = (
     row("GET", PRODUCER),
     row("GET", TRANSACTION),
     row("GET", "/v1/tasks/{task}"),
+    row("POST", "/v1/reads/plan", json={"topics": [{"topic": "ledger"}], "sizes": True}),
+    row("GET", "/v1/read-leases", creates=True),
     row("GET", "/v1/cluster", creates=True),
     row("GET", "/v1/topics", creates=True),
     row("GET", "/v1/groups", creates=True),
@@ -84,6 +86,9 @@ ROWS = (
         json={"entries": [{"receipt_handle": "{receipt_handle}", "action": "ack"}]},
     ),
     row("POST", TOPIC + "/replies", "?reply_to=broker-a:c1&correlation_id=c2", content=b"answer"),
+    row("POST", "/v1/read-leases", json={"topics": [{"topic": "ledger"}]}),
+    row("PUT", LEASE, json={"for": "1m"}),
+    row("DELETE", LEASE),
     row("POST", TRANSACTION + "/commit"),
     row("POST", TRANSACTION + "/rollback"),
     row("POST", TRANSACTION + "/resolve", json={"outcome": "commit", "reason": "by hand"}),
@@ -171,6 +176,12 @@ def prepare(mesh: Mesh) -> dict[str, str]:
     ask(mesh, OWNER, "POST", "/v1/topics/ledger/requests?timeout=50ms&correlation_id=c1&client=c1", content=b"?")
     reply = "/v1/topics/ledger/replies?reply_to=broker-a:c1&correlation_id=c1"
     assert ask(mesh, OWNER, "POST", reply, content=b"hush-reply").status_code == 201
+    leased = {"topics": [{"topic": "ledger"}], "for": "1m"}
+    lease = eventually(
+        lambda: ask(mesh, OWNER, "POST", "/v1/read-leases", json=leased).json().get("lease"),
+        within_s=60,
+        what="the mesh has the feature level of leases",
+    )
     return {
         "topic": "ledger",
         "group": "tellers",
@@ -183,6 +194,7 @@ def prepare(mesh: Mesh) -> dict[str, str]:
         "receipt_handle": message["receipt_handle"],
         "recall_handle": delayed["recall_handle"],
         "task": task,
+        "lease": lease,
     }
 
 

@@ -22,7 +22,7 @@ from tests.unit.proxy.access.test_authorization_matrix import BUSINESS, GRANTS, 
 # Of an object that samples name and that is not there any more, or has ended: the mesh is real, and samples are done in order.
 GONE = {
     *("topic-not-found", "group-not-found", "producer-group-not-found", "task-not-found", "transaction-unknown"),
-    *("offset-moved", "limit-reached"),
+    *("offset-moved", "limit-reached", "read-lease-not-found"),
 }
 
 
