@@ -61,7 +61,7 @@ shake-meshes: .venv/.test ## Run the tests of real meshes while processes of the
 
 test-spark: .venv/.ready ## Run the tests of the Spark source and of the demo's data; needs Java 17
 	@command -v java >/dev/null || { echo "No java on the PATH: install Java 17, for example openjdk-17-jre-headless."; exit 1; }
-	$(BIN)/python -m pytest tests/spark $(DEMO_TESTS) $(ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadfile tests/spark $(DEMO_TESTS) $(ARGS)
 
 crash-states: .venv/.test ## Recover the store from 50,000 states that a power cut may leave (ARGS='--seeds 20' for more)
 	$(BIN)/python -m tests.crash.enumerate_states $(ARGS)
