@@ -5,13 +5,14 @@ process than its plan.
 """
 
 import logging
-import time
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any
 
+from tern_client import BlockingAdmin
+from tern_client.transport.clock import epoch_ms
 from tern_spark.columns import record_batch
 from tern_spark.leases import LeaseCalls, ReadLease, Renewal
 from tern_spark.options import ReadOptions
@@ -38,7 +39,7 @@ def read_ranges(
     # A stable hash, so that a retried task begins at the same proxy and the tasks spread evenly.
     first = zlib.crc32(f"{ranges[0].topic}/{ranges[0].queue}/{ranges[0].start}".encode())
     skipped: dict[str, int] = {}
-    renewal = Renewal(lease, partial(_admin, options), _now_ms)
+    renewal = Renewal(lease, partial(_admin, options), epoch_ms)
     with ProxyPages.of(options, first) as pages:
         source = (found for one in ranges for found in _read_range(one, options, pages, skipped))
         depth = options.prefetch_pages
@@ -56,16 +57,10 @@ def read_ranges(
 
 
 def _admin(options: ReadOptions) -> AbstractContextManager[LeaseCalls]:
-    """Return the calls about leases, in a task, where few ever need them."""
-    from tern_client import BlockingAdmin  # noqa: PLC0415 - the import costs as much as a small task
-
+    """Return the calls about leases for a task; few tasks ever need them."""
     return BlockingAdmin(
         options.endpoints, namespace=options.namespace, key_file=options.key_file, ca_file=options.ca_file
     )
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 def _read_range(

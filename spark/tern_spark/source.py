@@ -4,13 +4,13 @@ Spark pickles readers and rebuilds them in workers, so a reader holds options on
 inside one call.
 """
 
-import time
 from collections.abc import Iterator
 from typing import Any
 from uuid import uuid4
 
 from pyspark.sql.datasource import DataSource, DataSourceReader
 
+from tern_client.transport.clock import epoch_ms
 from tern_spark.options import OptionError, ReadOptions, read_options
 from tern_spark.partition import TaskPartition
 from tern_spark.planning.catalog import Catalog
@@ -84,7 +84,7 @@ class TernReader(DataSourceReader):  # type: ignore[misc]  # as above
     def partitions(self) -> list[TaskPartition]:
         """Return the ranges of each task, frozen now."""
         with Catalog(self.options) as catalog:
-            plan = plan_batch(self.options, catalog, time.time_ns() // 1_000_000)
+            plan = plan_batch(self.options, catalog, epoch_ms())
         return [TaskPartition(task, plan.lease) for task in plan.tasks]
 
     def read(self, partition: Any) -> Iterator[Any]:

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 from tern_client.transport.endpoints import EndpointMalformed, Endpoints
-from tern_spark.options import OptionError
+from tern_spark.options import OptionError, values
 from tern_wire.names import check_namespace, check_topic
 
 WRITE_NAMES = (
@@ -67,25 +67,25 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
     OptionError when they are not valid.
     """
     names = {name.lower(): name for name in WRITE_NAMES}
-    values: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for name, value in given.items():
         known = names.get(name.lower())
         if known is not None:
-            values[known] = str(value)
+            texts[known] = str(value)
         elif name.lower() not in _OF_SPARK:
             raise OptionError(_unknown(name, names))
-    _check_delivery(values.get("delivery", ""))
-    topic, namespace = values.get("topic", "").strip(), values.get("namespace", "").strip()
+    _check_delivery(texts.get("delivery", ""))
+    topic, namespace = texts.get("topic", "").strip(), texts.get("namespace", "").strip()
     return WriteOptions(
-        endpoints=_endpoints(values.get("endpoint", "")),
+        endpoints=_endpoints(texts.get("endpoint", "")),
         topic=check_topic(topic) if topic else "",
         namespace=check_namespace(namespace, "/namespace") if namespace else "",
-        is_idempotent=_truth("idempotent", values),
-        key_file=values.get("keyFile"),
-        ca_file=values.get("caFile"),
-        requests_in_flight=_whole("requestsInFlight", values, 2, 1, 16),
-        request_timeout_ms=_whole("requestTimeoutMs", values, 30_000, 100, 600_000),
-        send_timeout_ms=_whole("sendTimeoutMs", values, 120_000, 100, 3_600_000),
+        is_idempotent=values.truth("idempotent", texts.get("idempotent", "true")),
+        key_file=texts.get("keyFile"),
+        ca_file=texts.get("caFile"),
+        requests_in_flight=values.whole(1, 16)("requestsInFlight", texts.get("requestsInFlight", "2")),
+        request_timeout_ms=values.whole(100, 600_000)("requestTimeoutMs", texts.get("requestTimeoutMs", "30000")),
+        send_timeout_ms=values.whole(100, 3_600_000)("sendTimeoutMs", texts.get("sendTimeoutMs", "120000")),
     )
 
 
@@ -110,17 +110,3 @@ def _endpoints(text: str) -> tuple[str, ...]:
         return Endpoints(urls).urls
     except EndpointMalformed as error:
         raise OptionError(f"endpoint: {error}") from error
-
-
-def _truth(option: str, values: Mapping[str, str]) -> bool:
-    text = values.get(option, "true").strip().lower()
-    if text not in {"true", "false"}:
-        raise OptionError(f"{option} is '{text}'; use true or false.")
-    return text == "true"
-
-
-def _whole(option: str, values: Mapping[str, str], default: int, lowest: int, highest: int) -> int:
-    text = values.get(option, str(default)).strip()
-    if not text.isascii() or not text.isdecimal() or not lowest <= int(text) <= highest:
-        raise OptionError(f"{option} is '{text}'; use a whole number from {lowest} to {highest}.")
-    return int(text)

@@ -8,7 +8,6 @@
 - `commit` comes a batch late, and never for the last one: progress is `start` of `latestOffset`.
 """
 
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -22,6 +21,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from tern_client.transport.clock import epoch_ms
 from tern_spark.options import ReadOptions
 from tern_spark.partition import TaskPartition
 from tern_spark.planning.catalog import Catalog
@@ -30,14 +30,10 @@ from tern_spark.stream.offsets import read_offsets, write_offsets
 from tern_spark.stream.planner import Limit, StreamPlanner
 
 
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
 class TernStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]  # PySpark ships no types
     """`spark.readStream.format("ternmq")`."""
 
-    def __init__(self, options: ReadOptions, columns: tuple[str, ...], now_ms: Callable[[], int] = _now_ms) -> None:
+    def __init__(self, options: ReadOptions, columns: tuple[str, ...], now_ms: Callable[[], int] = epoch_ms) -> None:
         self.options = options
         self.columns = columns
         self._now_ms = now_ms
