@@ -12,7 +12,7 @@ from tests.support.client.record_server import Script, record_server, stored
 pytest.importorskip("pyspark", reason="the spark extra is not installed")
 
 from tern_spark import row_schema
-from tern_spark.session import java_command, open_session
+from tern_spark.session import java_command
 
 pytestmark = [
     pytest.mark.spark,
@@ -22,17 +22,6 @@ pytestmark = [
     pytest.mark.timeout(600),
 ]
 ROOT = Path(__file__).resolve().parents[2]
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[Any]:
-    """One session for all tests: it takes ten seconds to start. Workers import the package and this folder by PYTHONPATH."""
-    paths = [str(ROOT / "libs"), str(ROOT / "spark"), str(ROOT)]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", os.pathsep.join([*paths, os.environ.get("PYTHONPATH", "")]))
-        session = open_session("tests", conf_dir=ROOT / "spark" / "conf", memory_mb=512)
-        yield session
-        session.stop()
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from tests.support.mesh.mesh import eventually
 
 pytest.importorskip("pyspark", reason="the spark extra is not installed")
 
-from tern_spark.session import java_command, open_session
+from tern_spark.session import java_command
 
 pytestmark = [
     pytest.mark.spark,
@@ -39,16 +39,6 @@ rows = rows.load().select("queue_id", "queue_offset")
 query = rows.writeStream.format("parquet").option("path", out).option("checkpointLocation", checkpoint)
 query.trigger(availableNow=True).start().awaitTermination()
 """
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[Any]:
-    """One session for all tests."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", PATHS)
-        session = open_session("streams", conf_dir=ROOT / "spark" / "conf", memory_mb=512)
-        yield session
-        session.stop()
 
 
 @pytest.fixture

@@ -7,17 +7,17 @@ answer), or the set of message numbers that are refused for now.
 
 import json
 import re
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 import msgspec
 
 from tern_wire.limits import BATCH_MESSAGES_MAX, BATCH_SIZE_MAX_BYTES
 from tern_wire.paths import MSGPACK
+from tests.support.client.serving import serving
 
 _BATCH = re.compile(r"/v1/topics/([^/]+)/messages/batch")
 _REUSED = {"code": "idempotency-key-reused"}
@@ -96,14 +96,5 @@ def batch_server() -> Iterator[Store]:
         def log_message(self, format: str, *args: object) -> None:
             """Nothing on stderr."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    store.url = f"http://127.0.0.1:{server.server_address[1]}"
-    try:
+    with serving(Handler) as store.url:
         yield store
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()

@@ -6,11 +6,10 @@ per request, before the answer: a status with a problem document, or `drop` to b
 
 import json
 import re
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -18,6 +17,7 @@ from tern_wire.paths import HEADER_NEXT_OFFSET, READ_LEASES_PATH, RECORDS
 from tern_wire.records.columns import record_starts
 from tern_wire.records.properties import encode_properties
 from tern_wire.records.write import encode_record, fill_in
+from tests.support.client.serving import serving
 
 _PULL = re.compile(r"/v1/topics/([^/]+)/queues/([^/]+)/messages")
 _OFFSETS = re.compile(r"/v1/topics/([^/]+)/offsets")
@@ -182,14 +182,5 @@ def record_server(script: Script) -> Iterator[Script]:
         def log_message(self, format: str, *args: object) -> None:
             """Requests are in `seen`, not on stderr."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    script.url = f"http://127.0.0.1:{server.server_address[1]}"
-    try:
+    with serving(Handler) as script.url:
         yield script
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
