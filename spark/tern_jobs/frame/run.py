@@ -24,6 +24,7 @@ from tern_spark.options import OptionError
 from tern_spark.session import is_submitted
 from tern_wire.errors import TernError
 from tern_wire.paths import PORT_PROXY
+from tern_wire.reasons import reason_of
 
 ENDPOINT_VARIABLE = "TERNMQ_ENDPOINT"
 _ENDPOINT_DEFAULT = f"http://127.0.0.1:{PORT_PROXY}"
@@ -74,13 +75,21 @@ def run_job(job: Job, arguments: Sequence[str] | None = None, clock: Clock = REA
     except OptionError as error:
         return _fail("An argument is wrong", str(error), 2, options.output)
     except OSError as error:
-        notes = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
-        return _fail("A file or a connection failed", f"{error}{notes}", 1, options.output)
+        return _fail("A file or a connection failed", _told(error), 1, options.output)
     if options.output == "json":
         sys.stdout.write(msgspec.json.format(msgspec.json.encode(document_of(job.name, outcome))).decode() + "\n")
     else:
         sys.stdout.write(outcome_text(outcome))
     return 1 if outcome.faults else 0
+
+
+def _told(error: OSError) -> str:
+    """Return what failed, where, and for a connection what to do."""
+    where = f"{error.filename}: " if error.filename else ""
+    notes = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
+    is_connection = isinstance(error, (ConnectionError, TimeoutError))
+    remedy = ". Start the mesh with `ternmq up`, or correct --endpoint." if is_connection else ""
+    return f"{where}{reason_of(error)}{notes}{remedy}"
 
 
 def parser_of(job: Job) -> argparse.ArgumentParser:

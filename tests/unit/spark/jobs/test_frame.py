@@ -146,3 +146,12 @@ def test_a_job_writes_its_page_and_says_what_failed(tmp_path: Path) -> None:
     assert failed.code == 1
     assert failed.stderr.splitlines()[-2].startswith("error: ")
     assert (conf_directory() / "log4j2.properties").is_file()
+
+
+def test_a_mesh_that_is_not_there_is_said_in_words_with_what_to_do() -> None:
+    """No number of an error: nothing listens at port 1."""
+    ended = run("rollup", Script(queues={}, url="http://127.0.0.1:1"), "--topics", "orders")
+    assert ended.code == 1
+    assert "[Errno" not in ended.stderr
+    assert "Connection refused" in ended.stderr
+    assert "`ternmq up`" in ended.stderr
