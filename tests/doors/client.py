@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 LINE_LIMIT_BYTES = 1 << 23
 PATIENCE_S = 45.0
+# An answer that says when to come again.
+LATER = "later"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,5 +71,5 @@ class Connection:
 
 
 def kind_of(status: int, answer: bytes) -> str:
-    """How an answer counts: by its status, or `later` if it says when to come again."""
-    return "later" if status in {429, 503} and b"retry_after_ms" in answer else str(status)
+    """How an answer counts: by its status, or LATER if it says when to come again."""
+    return LATER if status in {429, 503} and b"retry_after_ms" in answer else str(status)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.doors.client import Connection, Door, kind_of
+from tests.doors.client import LATER, Connection, Door, kind_of
 
 RATE_PER_S = 200
 CONNECTIONS = 32
@@ -40,9 +40,14 @@ class Seen:
 
     @property
     def refused(self) -> dict[str, int]:
-        """As wrong, but for sends that were not made, since all connections waited: these are missing in the rate, and what they waited for is in
-        the slowest sends."""
-        return {kind: count for kind, count in self.wrong.items() if kind != BUSY}
+        """As wrong, but for what a pause of the machine does as well: sends that were not made, since all connections waited (these are missing in
+        the rate, and what they waited for is in the slowest sends), and answers that say when to come again."""
+        return {kind: count for kind, count in self.wrong.items() if kind != BUSY and LATER not in kind}
+
+    @property
+    def postponed(self) -> dict[str, int]:
+        """Answers that say when to come again, by their code: an election or a broker that answered nothing for a while."""
+        return {kind: count for kind, count in self.wrong.items() if LATER in kind}
 
     @property
     def wrong(self) -> dict[str, int]:
@@ -87,7 +92,7 @@ class Steady:
     async def _send(self, due_s: float) -> None:
         connection = self._idle.pop()
         try:
-            kind = kind_of(*await connection.ask("POST", f"/v1/topics/{TOPIC}/messages", b"x" * 200))
+            kind = _named(*await connection.ask("POST", f"/v1/topics/{TOPIC}/messages", b"x" * 200))
         except (OSError, TimeoutError, asyncio.IncompleteReadError) as error:
             kind = type(error).__name__
         self._idle.append(connection)
@@ -102,7 +107,7 @@ class Steady:
             asked = json.dumps({"wait": "1s", "max_messages": 32, "settle": acks}).encode()
             try:
                 status, answer = await connection.ask("POST", path, asked, "Content-Type: application/json\r\n")
-                kind = kind_of(status, answer)
+                kind = _named(status, answer)
             except (OSError, TimeoutError, asyncio.IncompleteReadError) as error:
                 kind = type(error).__name__
             if kind == "200":
@@ -111,6 +116,11 @@ class Steady:
             else:
                 self._seen.answers[f"receive {kind}"] += 1
                 await asyncio.sleep(0.1)
+
+
+def _named(status: int, answer: bytes) -> str:
+    kind = kind_of(status, answer)
+    return f"{kind} ({json.loads(answer).get('code')})" if kind == LATER else kind
 
 
 def first_in_line() -> None:
