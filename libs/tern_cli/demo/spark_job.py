@@ -1,7 +1,6 @@
 """The Spark job of the demo, run as its own process over exactly the offset ranges of one run."""
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -10,26 +9,28 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tern_cli.demo.flights import DelayRow, carrier_names
+from tern_cli.demo.flights import DailyRow, DelayRow, carrier_names
 from tern_cli.failures import CommandFailed
 
-# A clone has the job beside the packages; an image with installed packages names it in the
-# variable.
-JOB = Path(
-    os.environ.get("TERNMQ_FLIGHTS_JOB") or Path(__file__).resolve().parents[3] / "spark" / "jobs" / "flights_report.py"
-)
+_JOB = "tern_jobs.flights"
 _TIMEOUT_S = 600
 _SHOWN_LINES = 15
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkOutcome:
-    """Figures that the job printed, and the table that it made."""
+    """Figures that the job printed, and the tables that it made.
+
+    *daily*: what its stream wrote into a topic; *repeated*: messages of it that are there twice.
+    """
 
     rows: int
     seconds: float
     paths: Mapping[str, str]
     table: Sequence[DelayRow]
+    daily: Sequence[DailyRow] = ()
+    batches: int = 0
+    repeated: int = 0
 
 
 def has_java(environment: Mapping[str, str]) -> bool:
@@ -50,7 +51,7 @@ def run_spark_job(
     """
     carriers = out / "carriers.json"
     carriers.write_text(json.dumps(carrier_names()), encoding="utf-8")
-    command = [sys.executable, str(JOB), "--endpoint", ",".join(endpoints), "--topic", topic, "--out", str(out)]
+    command = [sys.executable, "-m", _JOB, "--endpoint", ",".join(endpoints), "--topic", topic, "--out", str(out)]
     command += ["--starting", json.dumps({topic: dict(starting)}), "--ending", json.dumps({topic: dict(ending)})]
     command += ["--carriers", str(carriers)]
     log = out / "spark.log"
@@ -68,4 +69,7 @@ def run_spark_job(
         seconds=summary["seconds"],
         paths={name: path for name, path in summary.items() if isinstance(path, str) and path},
         table=json.loads(Path(summary["report_json"]).read_bytes()),
+        daily=json.loads(Path(summary["daily_delays_json"]).read_bytes()),
+        batches=summary["stream_batches"],
+        repeated=summary["stream_repeated"],
     )

@@ -1,14 +1,14 @@
 """Verification of a demo run. Pure: figures and tables in, sentences about differences out.
 
-Law: sent = acked = distinct message ids = rows read by Spark = number of flights, and Spark's table
-equals pandas'.
+Law: sent = acked = distinct message ids = rows read by Spark = number of flights, Spark's table
+equals pandas', and what Spark's stream wrote are pandas' days, each message once.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isclose
 
-from tern_cli.demo.flights import DelayRow
+from tern_cli.demo.flights import DailyRow, DelayRow
 
 # Means are quotients of the same whole numbers, so only the last bits may differ.
 _TOLERANCE = 1e-9
@@ -90,6 +90,23 @@ def table_differences(spark: Sequence[DelayRow], pandas: Sequence[DelayRow]) -> 
             ]
     if len(found) > _SHOWN_MAX:
         found[_SHOWN_MAX:] = [f"and {len(found) - _SHOWN_MAX} more differences between the tables"]
+    return found
+
+
+def daily_differences(stream: Sequence[DailyRow], pandas: Sequence[DailyRow], repeated: int) -> list[str]:
+    """Return a sentence for each carrier and day in which the stream differs from pandas, and one
+    about *repeated* messages.
+    """
+    found = []
+    if repeated:
+        found.append(f"{repeated:,} messages of the stream of daily delays were written twice")
+    ours, theirs = ({(row["carrier"], row["date"]): row for row in table} for table in (stream, pandas))
+    different = sorted(place for place in ours.keys() | theirs.keys() if ours.get(place) != theirs.get(place))
+    for carrier, date in different[:_SHOWN_MAX]:
+        place = carrier, date
+        found.append(f"{carrier} on {date}: {ours.get(place)} in the stream, {theirs.get(place)} in pandas")
+    if len(different) > _SHOWN_MAX:
+        found.append(f"and {len(different) - _SHOWN_MAX} more days that differ")
     return found
 
 

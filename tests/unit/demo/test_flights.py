@@ -6,7 +6,15 @@ import orjson
 import pandas as pd
 import pytest
 
-from tern_cli.demo.flights import FLIGHTS_TOTAL, FlightMessages, carrier_names, cut, delay_table, load_flights
+from tern_cli.demo.flights import (
+    FLIGHTS_TOTAL,
+    FlightMessages,
+    carrier_names,
+    cut,
+    daily_table,
+    delay_table,
+    load_flights,
+)
 from tern_cli.demo.producing import BATCH_MESSAGES, plan_sends
 
 
@@ -91,3 +99,15 @@ def test_every_carrier_of_the_flights_has_a_name(frame: pd.DataFrame) -> None:
     names = carrier_names()
     assert set(frame["carrier"]) <= names.keys()
     assert names["UA"] == "United Air Lines"
+
+
+def test_the_days_of_all_carriers_add_up_to_the_year_without_its_last_days(frame: pd.DataFrame) -> None:
+    """Every flight but those of the last 60 days and of the latest one is in one day; minutes are whole, also on days when nothing departed."""
+    days = daily_table(frame)
+    closed = frame[(frame["month"] < 11)]
+    assert sum(row["flights"] for row in days) == len(closed)
+    assert sum(row["departed"] for row in days) == int(closed["dep_delay"].notna().sum())
+    assert sum(row["minutes"] for row in days) == int(closed["dep_delay"].sum())
+    assert {type(row[name]) for row in days for name in ("flights", "departed", "minutes")} == {int}
+    assert (days[0]["date"], max(row["date"] for row in days)) == ("2013-01-01", "2013-10-31")
+    assert daily_table(frame.head(500)) == []

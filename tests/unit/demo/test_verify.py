@@ -6,7 +6,13 @@ from typing import Any
 
 import pytest
 
-from tern_cli.demo.verify import RunFigures, count_differences, id_differences, table_differences
+from tern_cli.demo.verify import (
+    RunFigures,
+    count_differences,
+    daily_differences,
+    id_differences,
+    table_differences,
+)
 
 GOOD = RunFigures(
     flights=1_000,
@@ -112,3 +118,17 @@ def test_many_differences_are_cut_to_a_readable_number() -> None:
     found = table_differences([], [{**TABLE[0], "month": month} for month in range(1, 13)])
     assert len(found) == 6
     assert found[-1] == "and 7 more differences between the tables"
+
+
+def test_the_stream_s_days_are_compared_with_pandas() -> None:
+    """Silent when they agree in any order; a day that is off, missing or more, and repeated messages are told."""
+    days = [
+        {"carrier": "UA", "date": f"2013-01-{day:02d}", "flights": day, "departed": day, "minutes": -3}
+        for day in range(1, 10)
+    ]
+    assert daily_differences(days[::-1], days, 0) == []
+    assert daily_differences(days, days, 2) == ["2 messages of the stream of daily delays were written twice"]
+    assert daily_differences([*days[:-1], {**days[-1], "minutes": -4}], days, 0)[0].startswith("UA on 2013-01-09: {")
+    found = daily_differences([], days, 0)
+    assert len(found) == 6
+    assert found[-1] == "and 4 more days that differ"
