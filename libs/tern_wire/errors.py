@@ -351,7 +351,7 @@ class SubscriptionConflict(TernError):
 
 class OffsetMoved(TernError):
     code, status, title = "offset-moved", 409, "The committed offset is not what was expected"
-    fix = "Queue {queue} is at offset {actual}, expected {expected}. Read the offsets again and decide."
+    fix = "Queue {queue} is at offset {actual}, expected {expected} (-1: not begun). Read the offsets again and decide."
 
 
 class QueueLockLost(TernError):

@@ -79,12 +79,13 @@ class BlockingAdmin(
         group: str,
         topic: str,
         offsets: Mapping[str, int],
-        expected: Mapping[str, int] | None = None,
+        expected: Mapping[str, int | None] | None = None,
         epochs: Mapping[str, int] | None = None,
     ) -> None:
         """Commit *offsets* of *group* in *topic*, by queue (`broker-a:3`).
 
-        - *expected*: commit only if these are the committed offsets now, else OffsetMoved.
+        - *expected*: commit only if these are the committed offsets now, None where the group has
+          not begun, else OffsetMoved.
         - *epochs*: commit only if no other member has locked the queues since these epochs of their
           locks, else QueueLockLost.
         """

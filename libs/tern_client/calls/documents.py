@@ -224,7 +224,7 @@ def commit_request(
     group: str,
     topic: str,
     offsets: Mapping[str, int],
-    expected: Mapping[str, int] | None = None,
+    expected: Mapping[str, int | None] | None = None,
     epochs: Mapping[str, int] | None = None,
 ) -> Request:
     """Request to commit offsets: with *expected* only if those are committed now, with *epochs*

@@ -9,6 +9,8 @@ from tern_wire.link.requests import RequestCode
 
 SEEK_TIME_MAX_MS = (1 << 53) - 1
 SEEK_SHIFT_MAX = (1 << 62) - 1
+# In place of an offset: the group has not begun in the queue.
+NOT_BEGUN = -1
 # Number of a queue in its broker group, as text: keys of maps are texts.
 QueueText = Annotated[str, msgspec.Meta(pattern=r"^(?:0|[1-9][0-9]{0,17})\Z")]
 
@@ -42,9 +44,10 @@ class OffsetsCommitted(LinkReply, frozen=True, kw_only=True):
 class CommitOffsets(LinkRequest[OffsetsCommitted], frozen=True, kw_only=True):
     """Commit *offsets* of *group* in *topic*, by queue: in all these queues, or in none.
 
-    *expected*: commit only where this offset is committed now, else OffsetMoved. *epochs*: commit
-    only if the lock of the queue has had no other holder since this epoch, else QueueLockLost.
-    Queues that these do not name are committed unconditionally.
+    *expected*: commit only where this offset is committed now, or NOT_BEGUN where the group has not
+    begun, else OffsetMoved. *epochs*: commit only if the lock of the queue has had no other holder
+    since this epoch, else QueueLockLost. Queues that these do not name are committed
+    unconditionally.
     """
 
     code: ClassVar = RequestCode.COMMIT_OFFSETS

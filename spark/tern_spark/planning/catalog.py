@@ -16,7 +16,7 @@ from tern_client.calls.documents import read_document
 from tern_client.transport.exchange import Request
 from tern_spark.options import OptionError, ReadOptions
 from tern_spark.ranges import QueueRange, QueueSpan
-from tern_wire.errors import GroupNotFound, QueueNotFound
+from tern_wire.errors import GroupNotFound, InvalidField, OffsetMoved, QueueNotFound, UpgradeUnfinished
 from tern_wire.limits_reads import READ_PLAN_TOPICS_MAX
 from tern_wire.paths import JSON, READ_PLAN_PATH
 
@@ -122,18 +122,24 @@ class Catalog:
     def pin(self, topic: str, offsets: Mapping[str, int]) -> dict[str, int]:
         """Commit *offsets* of queues in which the group has not begun; return all committed ones.
 
-        A group that does not exist is declared.
+        A group that does not exist is declared. Where another query of the group begins at the same
+        moment, the first one counts for both.
         """
-        committed = self.committed(topic)
-        missing = {queue: offset for queue, offset in offsets.items() if queue not in committed}
-        if not missing:
-            return committed
-        try:
-            self.commit(topic, missing)
-        except GroupNotFound:
-            self.admin.create_group(self._options.group)
-            self.commit(topic, missing)
-        return committed | missing
+        group = self._options.group
+        while True:
+            committed = self.committed(topic)
+            missing = {queue: offset for queue, offset in offsets.items() if queue not in committed}
+            if not missing:
+                return committed
+            try:
+                self.admin.commit_offsets(group, topic, missing, expected=dict.fromkeys(missing))
+            except GroupNotFound:
+                self.admin.create_group(group)
+            except OffsetMoved:
+                continue
+            except (InvalidField, UpgradeUnfinished):
+                # A proxy or a broker of the release before: it does not know that condition.
+                self.commit(topic, missing)
 
     def commit(self, topic: str, offsets: Mapping[str, int]) -> None:
         """Commit the group's *offsets*."""

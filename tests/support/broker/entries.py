@@ -25,10 +25,12 @@ class Log:
         self.bodies: list[bytes] = []
 
     def apply(self, now_ms: int, *commands: tuple[CommandKind, bytes]) -> Applied:
-        """One entry of *commands*."""
+        """One entry of *commands*, written for the group's feature level."""
         body = b"".join(entry_parts(now_ms, [(kind, [payload]) for kind, payload in commands]))
         self.bodies.append(body)
-        applied = self.state.apply(memoryview(body), self.position, len(self.bodies))
+        applied = self.state.apply(
+            memoryview(body), self.position, len(self.bodies), version=self.state.feature_level.level
+        )
         self.position += len(body)
         for append in (append for appends in applied.appends for append in appends):
             queue = self.queues.setdefault((append.topic_id, append.queue), [])

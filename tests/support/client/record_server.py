@@ -39,6 +39,8 @@ class Script:
     created_ms: int = 1
     # Committed offsets by group.
     groups: dict[str, dict[str, int]] = field(default_factory=dict)
+    # What another query commits for a group in front of the next commit.
+    others: dict[str, dict[str, int]] = field(default_factory=dict)
     faults: list[Fault] = field(default_factory=list)
     seen: list[str] = field(default_factory=list)
     # The ranges of each read lease, which lands here and not in `seen`.
@@ -121,7 +123,13 @@ def record_server(script: Script) -> Iterator[Script]:
             if found := _GROUP.fullmatch(self.path):
                 self._tell({"group": found[1], "created": script.groups.setdefault(found[1], {}) == {}})
             elif (found := _GROUP_OFFSETS.fullmatch(self.path)) and found[1] in script.groups:
-                script.groups[found[1]] |= body["offsets"]
+                group, expected = script.groups[found[1]], body.get("expected", {})
+                group |= script.others.pop(found[1], {})
+                moved = [queue for queue, offset in expected.items() if group.get(queue) != offset]
+                if moved:
+                    self._refuse(409, code="offset-moved", queue=moved[0], actual=group[moved[0]], expected=-1)
+                    return
+                group |= body["offsets"]
                 self._tell({"group": found[1], "topic": body["topic"], "offsets": body["offsets"]})
             else:
                 self._refuse(404, code="group-not-found", group=self.path)

@@ -130,6 +130,13 @@ def test_a_group_pins_the_begin_at_the_broker(proxy: Script) -> None:
     assert queues_of(reader_of(proxy, group="billing", startingOffsets="latest").initialOffset()) == first
 
 
+def test_two_queries_that_begin_at_once_begin_at_the_same_offsets(proxy: Script) -> None:
+    """Another one commits between this one's look and its commit: its begin counts where it has one."""
+    proxy.others["billing"] = {"broker-a:0": 3}
+    found = queues_of(reader_of(proxy, group="billing", startingOffsets="latest").initialOffset())
+    assert found == proxy.groups["billing"] == {"broker-a:0": 3, "broker-a:1": 4}
+
+
 def test_a_group_that_has_begun_in_one_queue_begins_there(proxy: Script) -> None:
     """startingOffsets counts for the other queue, and is pinned there."""
     proxy.groups["billing"] = {"broker-a:0": 7}

@@ -17,6 +17,8 @@ from tern_wire.link.commands import GENESIS_VERSION, CommandKind
 
 # The level from which on entries may take read leases.
 READ_LEASES_LEVEL = 2
+# The level from which on entries may commit an offset only where a group has not begun.
+EXPECTED_NOT_BEGUN_LEVEL = 2
 # Parts of the state that releases without that level do not have: they are neither saved nor
 # compared below it.
 PARTS_SINCE: Mapping[str, int] = {"read_leases": READ_LEASES_LEVEL}

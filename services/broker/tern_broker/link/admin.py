@@ -4,12 +4,14 @@ import msgspec
 
 from tern_broker.config import BrokerConfig
 from tern_broker.core.descriptions import describe_group, describe_topic, list_groups
+from tern_broker.core.feature_level import EXPECTED_NOT_BEGUN_LEVEL
 from tern_broker.engine import Engine
 from tern_broker.link.requests import Handler, Requests, handler
 from tern_broker.upkeep.namespace_shares import NamespaceShares
 from tern_remoting import Link
+from tern_wire.errors import UpgradeUnfinished
 from tern_wire.link.commands import CommandKind
-from tern_wire.link.consumer_offsets import CommitOffsets, OffsetsCommitted
+from tern_wire.link.consumer_offsets import NOT_BEGUN, CommitOffsets, OffsetsCommitted
 from tern_wire.link.groups import (
     ChangeGroup,
     DeleteGroup,
@@ -81,6 +83,10 @@ class AdminRequests(Requests):
         self.propose(link, opaque, CommandKind.DELETE_GROUP, command, GroupDeleted)
 
     def _commit_offsets(self, link: Link, opaque: int, request: CommitOffsets, _raw: memoryview) -> None:
+        level = self._engine.state.feature_level.level
+        if level < EXPECTED_NOT_BEGUN_LEVEL and NOT_BEGUN in request.expected.values():
+            # A member may run a release that would take it for an offset.
+            raise UpgradeUnfinished(broker_group=self._config.broker_group, what="`expected` of null")
         command = {
             "group": request.group,
             "topic": request.topic,

@@ -1,13 +1,13 @@
 """Offsets of topics and groups: conversion between the HTTP API and the link. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from tern_proxy.core.documents.offsets import OffsetsCommit, QueueMove
 from tern_proxy.core.documents.topics import QueueOffsets, TopicOffsets
 from tern_proxy.core.documents.values import OFFSET_MAX
 from tern_proxy.core.sending.parameters import number_of
 from tern_proxy.core.sending.topic import Topic
-from tern_wire.link.consumer_offsets import CommitOffsets, GroupMoved
+from tern_wire.link.consumer_offsets import NOT_BEGUN, CommitOffsets, GroupMoved
 from tern_wire.link.pulls import Offsets
 
 
@@ -30,13 +30,18 @@ def commits_of(group: str, commit: OffsetsCommit, topic: Topic) -> dict[str, Com
 
     Raise InvalidField, QueueNotFound.
     """
-    fields = {"offsets": commit.offsets, "expected": commit.expected, "epochs": commit.epochs}
+    fields: dict[str, Mapping[str, int | None]] = {
+        "offsets": commit.offsets,
+        "expected": commit.expected,
+        "epochs": commit.epochs,
+    }
     parts: dict[str, dict[str, dict[str, int]]] = {}
     for field, numbers in fields.items():
         for name, number in numbers.items():
-            number_of(number, name, 0, OFFSET_MAX, f"/{field}/")
-            queue = topic.pinned(name)
-            parts.setdefault(queue.broker_group, {field: {} for field in fields})[field][str(queue.number)] = number
+            if number is not None:
+                number_of(number, name, 0, OFFSET_MAX, f"/{field}/")
+            queue, told = topic.pinned(name), NOT_BEGUN if number is None else number
+            parts.setdefault(queue.broker_group, {field: {} for field in fields})[field][str(queue.number)] = told
     return {name: CommitOffsets(group=group, topic=topic.name, **part) for name, part in parts.items()}
 
 

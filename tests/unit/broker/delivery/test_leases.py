@@ -6,9 +6,11 @@ import pytest
 
 from tern_broker.core import saving
 from tern_broker.core.delivery import picking
+from tern_broker.core.feature_level import EXPECTED_NOT_BEGUN_LEVEL
 from tern_wire.errors import LimitReached, OffsetMoved
 from tern_wire.link.codec import encode_msgpack
 from tern_wire.link.commands import CommandKind
+from tern_wire.link.consumer_offsets import NOT_BEGUN
 from tern_wire.link.rows import ACK, EXTEND, LEASE_OVER, LEASE_UNKNOWN, RELEASE, SETTLED
 from tests.support.broker.entries import Log
 
@@ -110,6 +112,33 @@ def test_a_seek_moves_the_cursor_and_ends_the_leases() -> None:
     log.apply(12, (CommandKind.COMMIT_OFFSETS, encode_msgpack(seek)))
     assert bytes([SETTLED]) == log.settle(13, (group, topic, 0, ACK, 0, lease, 0))
     assert offsets_of(log.receive(14)) == [4]
+
+
+def commit(log: Log, offset: int, expected: dict[str, int]) -> object:
+    """The verdict on a commit in queue 0."""
+    command = {"group": "g", "topic": "t", "offsets": {"0": offset}, "expected": expected}
+    return log.apply(11, (CommandKind.COMMIT_OFFSETS, encode_msgpack(command))).verdicts[0]
+
+
+def test_a_group_begins_once_if_it_is_expected_not_to_have_begun() -> None:
+    """Of two such commits the first counts; a refused one does not begin, and the other queue does not matter."""
+    log, _, _ = filled(5)
+    log.apply(10, (CommandKind.RAISE, encode_msgpack({"level": EXPECTED_NOT_BEGUN_LEVEL})))
+    refused = commit(log, 3, {"0": NOT_BEGUN, "1": 4})
+    assert isinstance(refused, OffsetMoved)
+    assert refused.fields["queue"] == 1
+    assert commit(log, 2, {"0": NOT_BEGUN}) == {"offsets": {"0": 2}}
+    again = commit(log, 4, {"0": NOT_BEGUN})
+    assert isinstance(again, OffsetMoved)
+    assert (again.fields["actual"], again.fields["expected"]) == (2, NOT_BEGUN)
+
+
+def test_below_its_level_no_offset_is_that_of_a_group_that_has_not_begun() -> None:
+    """As the release before decides it: the group begins at its start, and no offset is equal to -1."""
+    log, _, _ = filled(5)
+    refused = commit(log, 3, {"0": NOT_BEGUN})
+    assert isinstance(refused, OffsetMoved)
+    assert refused.fields["actual"] == 0
 
 
 def test_a_lease_proposed_against_an_old_state_is_refused_not_granted_twice() -> None:

@@ -6,6 +6,8 @@ import msgspec
 import orjson
 import pytest
 
+from tern_broker.core.feature_level import EXPECTED_NOT_BEGUN_LEVEL
+from tern_wire.link.commands import CommandKind
 from tern_wire.link.requests import RequestCode
 from tern_wire.paths import MSGPACK, RECORDS
 from tern_wire.records.columns import record_starts
@@ -193,6 +195,22 @@ async def test_groups_and_their_offsets() -> None:
         expected = {"topic": "orders", "offsets": {"broker-a:0": 9}, "expected": {"broker-a:0": 4}}
         moved = await mesh.http.put(path, json=expected)
         assert (moved.status_code, moved.json()["code"], moved.json()["queue"]) == (409, "offset-moved", "broker-a:0")
+
+
+async def test_a_group_is_begun_once() -> None:
+    """null expects that it has not begun; below its feature level a broker group says that an upgrade is not finished."""
+    async with proxy_mesh() as mesh:
+        await mesh.http.put("/v1/groups/audit")
+        path, queue = "/v1/groups/audit/offsets", "broker-a:0"
+        store(mesh.broker, "orders", 0, [b"x"] * 9)
+        begin = {"topic": "orders", "offsets": {queue: 5}, "expected": {queue: None}}
+        early = await mesh.http.put(path, json=begin)
+        assert (early.status_code, early.json()["code"]) == (503, "upgrade-unfinished")
+        mesh.broker.propose(CommandKind.RAISE, {"level": EXPECTED_NOT_BEGUN_LEVEL})
+        assert (await mesh.http.put(path, json=begin)).json()["offsets"] == {queue: 5}
+        again = await mesh.http.put(path, json={**begin, "offsets": {queue: 7}})
+        assert (again.status_code, again.json()["code"], again.json()["actual"]) == (409, "offset-moved", 5)
+        assert (await mesh.http.get(f"{path}?topic=orders")).json()["offsets"] == {queue: 5}
 
 
 async def test_the_cluster_health_and_metrics_can_be_read() -> None:

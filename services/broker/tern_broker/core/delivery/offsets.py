@@ -12,10 +12,12 @@ from typing import Any
 from tern_broker.core.applied import Applied, Handler, read_map
 from tern_broker.core.delivery.leasing import Leasing
 from tern_broker.core.delivery.seeking import seek_moves
+from tern_broker.core.feature_level import EXPECTED_NOT_BEGUN_LEVEL
 from tern_broker.core.members.queue_locks import QueueLocks
 from tern_broker.core.topics import Group, Names, Topic
 from tern_wire.errors import GroupNotFound, InvalidField, OffsetMoved, QueueNotFound, TopicNotFound
 from tern_wire.link.commands import CommandKind
+from tern_wire.link.consumer_offsets import NOT_BEGUN
 
 
 class Offsets:
@@ -67,7 +69,12 @@ class Offsets:
         for queue, epoch in request.get("epochs", {}).items():
             self._locks.require(group.name, topic.name, int(queue), int(epoch))
         for queue, offset in expected.items():
-            actual = self._leasing.delivery(group.group_id, topic, queue).committed()
+            if offset == NOT_BEGUN and applied.version >= EXPECTED_NOT_BEGUN_LEVEL:
+                row = self._leasing.deliveries.get((group.group_id, topic.topic_id), [])
+                begun = row[queue] if queue < len(row) else None
+                actual = NOT_BEGUN if begun is None else begun.committed()
+            else:
+                actual = self._leasing.delivery(group.group_id, topic, queue).committed()
             if actual != offset:
                 raise OffsetMoved(queue=queue, actual=actual, expected=offset)
         for queue, offset in offsets.items():

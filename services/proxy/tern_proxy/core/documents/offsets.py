@@ -11,8 +11,10 @@ from tern_proxy.core.documents.values import OFFSET_MAX, QUEUE_PATTERN, TOPIC_PA
 
 _TOPIC = Annotated[str, shown(pattern=TOPIC_PATTERN)]
 _QUEUE = Annotated[str, shown(pattern=QUEUE_PATTERN)]
-_NUMBERS = dict[str, Annotated[int, shown(minimum=0, maximum=OFFSET_MAX)]]
+_OFFSET = Annotated[int, shown(minimum=0, maximum=OFFSET_MAX)]
+_NUMBERS = dict[str, _OFFSET]
 _BY_QUEUE = shown(propertyNames={"pattern": QUEUE_PATTERN})
+_EXPECTED = "Offsets that are committed now, or null where the group has not begun; else nothing is committed."
 _EPOCHS = "Epochs of the queues' locks: refused once another member has held one of them."
 
 
@@ -22,7 +24,7 @@ class OffsetsCommit(Struct, forbid_unknown_fields=True):
 
     topic: _TOPIC
     offsets: Annotated[_NUMBERS, _BY_QUEUE, shown(minProperties=1)]
-    expected: Annotated[_NUMBERS, _BY_QUEUE] = {}
+    expected: Annotated[dict[str, _OFFSET | None], _BY_QUEUE, shown(_EXPECTED)] = {}
     epochs: Annotated[_NUMBERS, _BY_QUEUE, shown(_EPOCHS)] = {}
 
 

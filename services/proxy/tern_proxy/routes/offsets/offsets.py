@@ -39,8 +39,9 @@ async def get_group_offsets(call: Call, group: str) -> GroupOffsets:
 
 
 async def put_group_offsets(call: Call, group: str) -> GroupOffsets:
-    """Commit offsets; with `expected`, only if these are the committed ones (409 offset-moved);
-    with `epochs`, only if no other member has locked those queues since (409 queue-lock-lost).
+    """Commit offsets; with `expected`, only if these are the committed ones, null where the group
+    has not begun (409 offset-moved); with `epochs`, only if no other member has locked those queues
+    since (409 queue-lock-lost).
 
     Queues of one broker group are committed together; several broker groups one after the other.
     """

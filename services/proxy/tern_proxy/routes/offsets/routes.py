@@ -15,6 +15,7 @@ from tern_wire.errors import (
     OffsetMoved,
     QueueLockLost,
     QueueNotFound,
+    UpgradeUnfinished,
 )
 from tern_wire.paths import JSON, group_offsets_path, offsets_path, seek_path
 
@@ -69,11 +70,13 @@ ROUTES = (
             is_needed=True,
             seek={"topic": "orders", "offsets": {"broker-a:3": 0}},
             only_if={"topic": "orders", "offsets": {"broker-a:3": 42}, "expected": {"broker-a:3": 0}},
+            begin={"topic": "orders", "offsets": {"broker-a:3": 42}, "expected": {"broker-a:3": None}},
         ),
         gives={200: gives(_GROUP_OFFSETS, "The committed offsets.")},
         errors=(
             *(*ASKED, *READ, *TOPIC, *BROKER),
             *(IllegalGroup, GroupNotFound, QueueNotFound, OffsetMoved, QueueLockLost, MessageTooLarge, DiskFull),
+            UpgradeUnfinished,
         ),
         bodies=((JSON, '{"topic": "orders", "offsets": {"broker-a:3": 0}}'),),
     ),
