@@ -35,9 +35,12 @@ class Delaying(Protocol):
 def schedule(store: Delaying, entry: StoredEntry, rows: TimerRows, topics: dict[int, bytes], now_ms: int) -> None:
     """Let records of *entry* wait for their delivery time, as *rows* (TIMER_ROWS), and index their
     keys.
-    *topics*: id to name (UTF-8) of every topic in *rows*; *now_ms*: the entry's time.
+    *topics*: id to name (UTF-8) of every topic in *rows*; *now_ms*: the entry's time. Records of
+    earlier entries wait as well; their owner indexes their keys.
     """
     store.timers.add(rows)
+    if int(rows["position"].min(initial=entry.position)) < entry.position:
+        rows = rows[rows["position"] >= entry.position]
     if len(rows) <= RECORDS_ONE_BY_ONE_MAX:
         columns = rows["topic_id"].tolist(), rows["position"].tolist()
         own: dict[int, list[int]] = {topic_id: [] for topic_id in sorted(set(columns[0]))}

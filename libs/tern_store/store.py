@@ -43,7 +43,7 @@ from tern_store.state.state_file import (
 from tern_store.timers.timers import Timers
 from tern_wire.array_thresholds import RECORDS_ONE_BY_ONE_MAX
 from tern_wire.limits import IDEMPOTENCY_TABLE_KEYS_MAX
-from tern_wire.link.rows import MOVED_HALF, MOVED_MESSAGE, MOVED_TIMER, QUEUE_ENTRIES, QueueAppends
+from tern_wire.link.rows import MOVED_MESSAGE, MOVED_TIMER, QUEUE_ENTRIES, QueueAppends
 
 Entries = npt.NDArray[Any]
 Positions = npt.NDArray[np.int64]
@@ -194,7 +194,7 @@ class Store:
         self, entry: StoredEntry, rows: Entries, positions: Positions, topics: dict[int, bytes], now_ms: int
     ) -> None:
         """Replace older records with those of *entry* at *positions*, as *rows* (MOVE_ROWS) say.
-        See `needed_records.py`. The owner keeps the places of half messages.
+        See `needed_records.py`. The owner keeps the places of half and staged messages.
         """
         is_message = rows["kind"] == MOVED_MESSAGE
         for row, position in zip(rows[is_message].tolist(), positions[is_message].tolist(), strict=True):
@@ -202,7 +202,7 @@ class Store:
             self.moved.put(topic_id, queue, number, (position, size, tag))
         is_timer = rows["kind"] == MOVED_TIMER
         move_timers(self.timers, rows[is_timer], positions[is_timer], is_partial=self.timers_are_partial)
-        is_found = rows["kind"] != MOVED_HALF
+        is_found = (rows["kind"] == MOVED_MESSAGE) | is_timer
         for topic_id in {int(topic_id) for topic_id in rows["topic"][is_found]}:
             # Their older index entries would go with the old segment.
             copies = positions[is_found & (rows["topic"] == topic_id)]

@@ -3,13 +3,31 @@
 A core raises the class. The shells map it to an RFC 9457 problem or a link error, and the SDK
 raises the same class again. Context is passed as fields, never as prose assembled elsewhere. The
 table is one thing: each code is unique and is looked up in one place. Classes of other subjects
-(transactions, security, requests) are defined in errors_*.py and imported from here.
+(transactions, security, requests) are defined in error_classes/ and imported from here.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
-from tern_wire.errors_requests import (
+from tern_wire.error_classes.publications import (
+    BatchPublished,
+    BatchTooManyRows,
+    PublicationHistoryLost,
+    PublicationNotFound,
+    StageChunkDiffers,
+    StageMoved,
+    StagesFull,
+    StageUnknown,
+)
+from tern_wire.error_classes.rebuilds import (
+    PeerProofRefused,
+    RebuildFileGone,
+    RebuildFileUnknown,
+    RebuildNotHere,
+    RebuildNotNow,
+)
+from tern_wire.error_classes.replies import IllegalCorrelationId, IllegalReplyAddress, NoReply, ReplyTimeout
+from tern_wire.error_classes.requests import (
     BodyTooSlow,
     CallbackRefused,
     DocumentTooComplex,
@@ -26,7 +44,7 @@ from tern_wire.errors_requests import (
     UnsupportedEncoding,
     UpgradeUnfinished,
 )
-from tern_wire.errors_security import (
+from tern_wire.error_classes.security import (
     CertificateForbidden,
     ClientKeyNotFound,
     Forbidden,
@@ -38,7 +56,7 @@ from tern_wire.errors_security import (
     TooManyFailures,
     Unauthenticated,
 )
-from tern_wire.errors_transactions import (
+from tern_wire.error_classes.transactions import (
     CheckUrlForbidden,
     ProducerGroupBusy,
     ProducerGroupNotFound,
@@ -53,6 +71,8 @@ from tern_wire.tern_error import TernError
 
 # Re-exported classes; classes defined below need no listing.
 __all__ = [
+    "BatchPublished",
+    "BatchTooManyRows",
     "BodyTooSlow",
     "CallbackRefused",
     "CertificateForbidden",
@@ -62,20 +82,35 @@ __all__ = [
     "Forbidden",
     "HeadTooLarge",
     "HmacNotAccepted",
+    "IllegalCorrelationId",
+    "IllegalReplyAddress",
     "LinkReplyMalformed",
     "MethodNotAllowed",
+    "NoReply",
+    "PeerProofRefused",
     "PrincipalChanged",
     "PrincipalNotFound",
     "PrincipalPartlyWritten",
     "ProblemNotFound",
     "ProducerGroupBusy",
     "ProducerGroupNotFound",
+    "PublicationHistoryLost",
+    "PublicationNotFound",
     "QuotaExceeded",
     "ReadLeaseBroken",
     "ReadLeaseNotFound",
+    "RebuildFileGone",
+    "RebuildFileUnknown",
+    "RebuildNotHere",
+    "RebuildNotNow",
+    "ReplyTimeout",
     "RequestTimeout",
     "RouteNotFound",
     "ShareExceeded",
+    "StageChunkDiffers",
+    "StageMoved",
+    "StageUnknown",
+    "StagesFull",
     "TargetTooLong",
     "TernError",
     "TooManyFailures",
@@ -177,19 +212,6 @@ class IllegalTimeout(TernError):
     fix = "'timeout' is {actual}; use 1 ms to 30 s, such as '10s'."
 
 
-class IllegalCorrelationId(TernError):
-    code, status, title = "illegal-correlation-id", 400, "The correlation id is not allowed"
-    fix = (
-        "'{correlation_id}' (at {pointer}) is not a correlation id. Use 1 to 64 letters, digits or '._:@#+=~-', "
-        "beginning with a letter or digit."
-    )
-
-
-class IllegalReplyAddress(TernError):
-    code, status, title = "illegal-reply-address", 400, "The reply address is not one"
-    fix = "'{reply_to}' (at {pointer}) is not a reply address. Copy 'reply_to' of the request as it is."
-
-
 class IllegalFilter(TernError):
     code, status, title = "illegal-filter", 400, "The filter is not allowed"
     fix = (
@@ -248,11 +270,6 @@ class ConfirmationNeeded(TernError):
 
 
 # 401: authentication failed -----------------------------------------------------------------------
-class PeerProofRefused(TernError):
-    code, status, title = "peer-proof-refused", 401, "Only nodes of the cluster may ask here"
-    fix = "{reason}. Give all nodes the same cluster key and group id, and clocks that agree to a minute."
-
-
 # 403: the settings forbid it ----------------------------------------------------------------------
 class TopicNotWritable(TernError):
     code, status, title = "topic-not-writable", 403, "The topic takes no messages"
@@ -310,11 +327,6 @@ class TaskNotFound(TernError):
     )
 
 
-class RebuildFileUnknown(TernError):
-    code, status, title = "rebuild-file-unknown", 404, "No such file, or no such place in it"
-    fix = "{reason}. Ask for what the manifest names, as it names it."
-
-
 class NotAcceptable(TernError):
     code, status, title = "not-acceptable", 406, "No representation fits the Accept header"
     fix = "Accept asks for '{accept}'; this path can answer {supported}."
@@ -323,14 +335,6 @@ class NotAcceptable(TernError):
 class MessageNotFound(TernError):
     code, status, title = "message-not-found", 404, "The message does not exist"
     fix = "Topic '{topic}' keeps no message with the id '{message_id}'. It was never sent there, or retention has dropped it."
-
-
-class NoReply(TernError):
-    code, status, title = "no-reply", 404, "No reply is stored"
-    fix = (
-        "There is no reply to '{correlation_id}' of client '{client}' yet, or retention has dropped it. "
-        "Repeat the request, with wait=20s to wait for the reply."
-    )
 
 
 class BroadcastGroup(TernError):
@@ -402,19 +406,9 @@ class AlreadyExists(TernError):
     fix = "There is a {what} '{name}', and If-None-Match asks for a new one. Choose another name, or leave the header out."
 
 
-class RebuildNotHere(TernError):
-    code, status, title = "rebuild-not-here", 409, "Nodes are rebuilt from the leader"
-    fix = "Node '{node}' is not the leader; leader: '{leader}'. Send the request there."
-
-
 class ReceiptExpired(TernError):
     code, status, title = "receipt-expired", 410, "The lease is over"
     fix = "The message became visible again before it was settled; receive it again. Ask for a longer 'invisible', or extend in time."
-
-
-class RebuildFileGone(TernError):
-    code, status, title = "rebuild-file-gone", 410, "Retention has dropped this file"
-    fix = "'{name}' is no longer part of the log. Request a new manifest and continue with that."
 
 
 class OffsetExpired(TernError):
@@ -501,11 +495,6 @@ class Overloaded(TernError):
     )
 
 
-class RebuildNotNow(TernError):
-    code, status, retryable, title = "rebuild-not-now", 503, True, "The log cannot be offered now"
-    fix = "{reason}. Repeat shortly."
-
-
 class DiskFull(TernError):
     code, status, retryable, title = "disk-full", 503, True, "The broker's disk is full"
     fix = "Broker group '{broker_group}' refuses sends until disk space is free. Nothing was stored; reads and acks go on.{held_by}"
@@ -567,14 +556,6 @@ class ShuttingDown(TernError):
 class OutcomeUnknown(TernError):
     code, status, retryable, title = "outcome-unknown", 504, True, "The outcome is unknown"
     fix = "The broker group did not answer in time. Repeat with the same Idempotency-Key: it is stored once."
-
-
-class ReplyTimeout(TernError):
-    code, status, retryable, title = "reply-timeout", 504, True, "No reply came in time"
-    fix = (
-        "The request is stored as {message_id}, and there is no reply to '{correlation_id}' so far. A later reply is kept: "
-        "request it with GET {ask_again}. Sending the request again with the same Idempotency-Key waits again, and stores nothing."
-    )
 
 
 class StaleRegistration(TernError):

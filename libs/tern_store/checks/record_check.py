@@ -29,6 +29,7 @@ _CRC_MASK = 0x7FFFFFFF
 _AT_BODY_CRC = 8
 _ROWS: dict[int, np.dtype[np.void]] = {
     CommandKind.SEND: SEND_ROWS,
+    CommandKind.STAGE: SEND_ROWS,
     CommandKind.COPY: MOVE_ROWS,
     CommandKind.BURY: BURY_ROWS,
 }
@@ -93,9 +94,11 @@ def sends_of(span: LogSpan, on_malformed: Callable[[int, int, str], None]) -> It
                 continue
             payload, at = command.payload, body_at + command.at
             row_size = _ROWS[command.kind].itemsize
-            count, receipts = SEND_HEAD.unpack_from(payload) if len(payload) >= SEND_HEAD.size else (0, 0)
+            count, behind = SEND_HEAD.unpack_from(payload) if len(payload) >= SEND_HEAD.size else (0, 0)
             records_at = SEND_HEAD.size + count * row_size
-            records_end = len(payload) - receipts * RECEIPT_ROW_SIZE_BYTES
+            # Behind the records: receipts, or the bytes of a stage's head.
+            behind_size = 1 if command.kind == CommandKind.STAGE else RECEIPT_ROW_SIZE_BYTES
+            records_end = len(payload) - behind * behind_size
             if command.kind == CommandKind.BURY and not count and records_at == len(payload):
                 continue  # there was nothing left to bury
             if not count or records_at > records_end:

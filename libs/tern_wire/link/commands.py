@@ -20,6 +20,7 @@ Payloads:
      COPY        | rows 4 | rsvd 4 | move rows (40 each) | records ... |
      BURY        | rows 4 | rsvd 4 | bury rows (48 each) | notes: records, one a row |
      FIRE        timer rows (48 each) that are due
+     STAGE       | rows 4 | head size 4 | send rows (64 each) | records ... | head: a map |
      END_TRANSACTIONS   end rows (32 each, `transactions.py`)
      DIGEST      none; each node records the digest of all decisions of apply before this entry
      others      a MessagePack map
@@ -80,10 +81,13 @@ class CommandKind(IntEnum):
     CHOOSE = 31
     RAISE = 32
     READ_LEASE = 33
+    STAGE = 34
+    PUBLICATION = 35
 
 
-# Commands that store messages.
-STORING = frozenset({CommandKind.SEND, CommandKind.COPY, CommandKind.BURY})
+# Commands that bring new messages, and all that store messages.
+SENDING = frozenset({CommandKind.SEND, CommandKind.STAGE})
+STORING = frozenset({CommandKind.SEND, CommandKind.COPY, CommandKind.BURY, CommandKind.STAGE})
 # An entry without these is urgent: it may use the last space of a full disk. Due timers wait until
 # there is room.
 UNHURRIED = STORING | {CommandKind.FIRE}

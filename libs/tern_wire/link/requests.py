@@ -99,6 +99,10 @@ class RequestCode(IntEnum):
     RENEW_READ_LEASE = 422
     END_READ_LEASE = 423
     LIST_READ_LEASES = 424
+    STAGE = 430
+    PUBLISH = 431
+    ABANDON_BATCH = 432
+    LIST_PUBLICATIONS = 433
 
 
 # Mass reads of consumers and people: they may wait for room, and must leave room for sends and

@@ -63,9 +63,9 @@ QUEUE_ENTRIES = np.dtype([("position", ">i8"), ("size", ">i4"), ("tag", ">i8")])
 
 # One per record that retention copies forward, 40 bytes, in front of the records as with sends.
 # `number` is the offset of a message in its queue (MOVED_MESSAGE), a timer's id (MOVED_TIMER, with
-# its due time), or a transaction's number (MOVED_HALF, with the index of the message in it, from 0,
-# in place of the time).
-MOVED_MESSAGE, MOVED_TIMER, MOVED_HALF = 1, 2, 3
+# its due time), a transaction's number (MOVED_HALF, with the index of the message in it, from 0, in
+# place of the time), or the number of a staged chunk (MOVED_STAGED, likewise).
+MOVED_MESSAGE, MOVED_TIMER, MOVED_HALF, MOVED_STAGED = 1, 2, 3, 4
 MOVE_ROWS = np.dtype(
     [
         ("kind", "<u4"),

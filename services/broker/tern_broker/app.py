@@ -37,6 +37,7 @@ _GAUGES = {
     "held": "1 while this node serves nothing because no majority of the replicas agrees",
     "blocked": "1 while this node waits in front of an entry that it cannot apply",
     "read_leases": "Read leases, which keep messages from retention",
+    "staged_messages": "Messages of stages that are not published yet",
     "read_leases_broken": "Read leases of which messages are gone, until their time is over",
 }
 _COUNTERS = {
@@ -49,6 +50,8 @@ _COUNTERS = {
     "nacked": "Messages that a consumer gave back",
     "dead_lettered": "Messages that failed for the last time",
     "redriven": "Dead letters that were delivered again",
+    "staged": "Messages staged",
+    "published": "Batches published",
     "prepared": "Transactions begun",
     "committed": "Transactions committed",
     "rolled_back": "Transactions rolled back",

@@ -25,6 +25,7 @@ from tern_broker.upkeep.comparer import Comparer
 from tern_broker.upkeep.dropped_unread import DroppedUnread
 from tern_broker.upkeep.feature_level_upgrade import FeatureLevelUpgrade
 from tern_broker.upkeep.key_tables import KeyTables
+from tern_broker.upkeep.published_keys import PublishedKeys
 from tern_broker.upkeep.saved_state import SavedStates
 from tern_broker.upkeep.saver import Saver
 from tern_broker.upkeep.scrubber import Scrubber
@@ -186,7 +187,7 @@ class Engine:
             call_later=runtime.call_later,
             fail=self.fail,
         )
-        self.on_lead.append(self._firer.step)
+        self.on_lead += [self._firer.step, PublishedKeys(self.proposer, lambda: self.state).step]
         self.on_clock.append(self._firer.look_ahead)
         self.on_applied.append(self._firer.applied)
         self.trimmer = Trimmer(

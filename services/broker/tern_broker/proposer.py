@@ -41,7 +41,7 @@ from tern_wire.limits import (
     SEND_QUEUE_REQUESTS_FREE,
     SEND_QUEUE_SIZE_FREE_BYTES,
 )
-from tern_wire.link.commands import UNHURRIED, CommandKind, entry_parts
+from tern_wire.link.commands import SENDING, UNHURRIED, CommandKind, entry_parts
 from tern_wire.link.requests import Parts
 
 # A COPY and a TRIM rely on the state before their entry: nothing else in it may change that. A
@@ -183,7 +183,7 @@ class Proposer:
             return "requests that wait in"
         if self._pending_size > PROPOSALS_SIZE_MAX_BYTES:
             return "bytes of requests that wait in"
-        if proposal.kind == CommandKind.SEND and self._is_behind(proposal.since_ms):
+        if proposal.kind in SENDING and self._is_behind(proposal.since_ms):
             return "the time that sends wait in"
         return ""
 

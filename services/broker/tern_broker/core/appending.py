@@ -78,3 +78,10 @@ def move_ends(names: Names, codes: list[int], counts: list[int]) -> list[int]:
         firsts.append(ends[queue])
         ends[queue] += count
     return firsts
+
+
+def distinct(values: npt.NDArray[Any]) -> list[int]:
+    """Return the distinct values; the common case of one is found without sorting."""
+    if len(values) and (values == values[0]).all():
+        return [int(values[0])]
+    return [int(value) for value in np.unique(values)]

@@ -41,10 +41,12 @@ class Applied:
     timers: list[npt.NDArray[Any]] = field(default_factory=list)
     fired: list[npt.NDArray[Any]] = field(default_factory=list)
     recalled: list[npt.NDArray[Any]] = field(default_factory=list)
-    # Transactions that this entry has begun so far; the half messages of the transactions that it
-    # committed (`open_transactions.MESSAGES`), whose keys are found from now on; and whether a
-    # check may have become claimable.
+    # Transactions that this entry has begun so far; the messages of transactions that it committed,
+    # or of publications (`open_transactions.MESSAGES`), whose keys are found from now on; and
+    # whether a check may have become claimable.
     begun: int = 0
+    # Chunks that this entry has staged so far.
+    staged: int = 0
     committed: list[npt.NDArray[Any]] = field(default_factory=list)
     checks_due: bool = False
     # Topics with new messages, or with messages that became visible again.
@@ -84,6 +86,8 @@ class Counters:
     redriven: int = 0
     prepared: int = 0
     committed: int = 0
+    staged: int = 0
+    published: int = 0
     rolled_back: int = 0
     checks: int = 0
     checks_given_up: int = 0

@@ -19,9 +19,11 @@ from tern_wire.link.commands import GENESIS_VERSION, CommandKind
 READ_LEASES_LEVEL = 2
 # The level from which on entries may commit an offset only where a group has not begun.
 EXPECTED_NOT_BEGUN_LEVEL = 2
+# The level from which on entries may stage and publish batches.
+PUBLICATIONS_LEVEL = 2
 # Parts of the state that releases without that level do not have: they are neither saved nor
 # compared below it.
-PARTS_SINCE: Mapping[str, int] = {"read_leases": READ_LEASES_LEVEL}
+PARTS_SINCE: Mapping[str, int] = {"read_leases": READ_LEASES_LEVEL, "publications": PUBLICATIONS_LEVEL}
 # An entry's header has two bytes for it.
 LEVEL_MAX = (1 << 16) - 1
 

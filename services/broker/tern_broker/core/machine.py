@@ -6,8 +6,8 @@ the same state on every node.
 
 The parts decide commands: topics and groups (metadata.py), sends and their keys (sending.py),
 leases (leasing.py), offsets (offsets.py), members and queue locks (clients.py), transactions
-(ends.py), principals (principals.py), read leases (read_leases.py), the nodes' digests
-(comparison.py). This file holds them together.
+(ends.py), principals (principals.py), read leases (read_leases.py), publications
+(publications.py), the nodes' digests (comparison.py). This file holds them together.
 """
 
 from collections.abc import Sequence
@@ -27,6 +27,7 @@ from tern_broker.core.members.clients import Clients
 from tern_broker.core.metadata import Metadata
 from tern_broker.core.passed_over import PassedOver
 from tern_broker.core.principals import Principals
+from tern_broker.core.publications.publications import Publications
 from tern_broker.core.read_leases import ReadLeases
 from tern_broker.core.sending.idempotency import KeyTable
 from tern_broker.core.sending.placing import Placing
@@ -71,6 +72,7 @@ class StateMachine:
         self.feature_level = FeatureLevel()
         self.read_leases = ReadLeases(self.names)
         self.metadata.on_drop.append(self.read_leases.drop)
+        self.publications = Publications(self.names, self.slots, placing, self.timing, self.counters)
         self.passed_over = PassedOver()
         self._sending = SendApplier(self.names, self.keys, self.slots, Preparing(self.transactions), placing)
         # By the names that a saved state uses, in the order in which parts are loaded and expired.
@@ -91,6 +93,7 @@ class StateMachine:
             "feature_level": self.feature_level,
             "passed_over": self.passed_over,
             "read_leases": self.read_leases,
+            "publications": self.publications,
         }
         self.inspection = Inspection(self.parts, self.leasing, self.keys, level=lambda: self.feature_level.level)
         self._handlers: dict[int, Handler] = {
@@ -175,6 +178,7 @@ class StateMachine:
     def _copy(self, payload: memoryview, position: int, applied: Applied) -> Verdict:
         applied.moves.append(moves := read_moves(payload, position))
         self.transactions.moved(moves.rows, moves.positions)
+        self.publications.moved(moves.rows, moves.positions)
         return {"moved": len(moves.rows)}
 
     def _trim(self, payload: memoryview, _position: int, applied: Applied) -> Verdict:

@@ -140,7 +140,7 @@ def load(payload: bytes) -> StateMachine:
         raise ValueError(f"saved state of format {facts['format']}, this release reads {sorted(FORMATS_READ)}")
     state.now_ms, state.digest = facts["now_ms"], facts["digest"]
     for name, part in state.parts.items():
-        if name in facts["parts"] or facts["format"] == FORMAT:
+        if name in facts["parts"] or (facts["format"] == FORMAT and name not in PARTS_SINCE):
             part.unpack(facts["parts"][name])
     count, end = _COUNT.unpack_from(payload, end)[0], end + _COUNT.size
     arrays = []

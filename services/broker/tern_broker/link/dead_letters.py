@@ -28,7 +28,7 @@ from tern_wire.errors import TaskNotFound, TernError
 from tern_wire.limits import DEAD_LETTERS_PAGE_MAX
 from tern_wire.link.codec import encode_msgpack
 from tern_wire.link.commands import CommandKind
-from tern_wire.link.dead_letters import (
+from tern_wire.link.dead_letters.letters import (
     DeadLetter,
     DeadLetters,
     ListDeadLetters,
@@ -36,8 +36,8 @@ from tern_wire.link.dead_letters import (
     PurgeDeadLetters,
     RejectMessages,
 )
+from tern_wire.link.dead_letters.redrive import CancelRedrive, GetRedrive, Redrive, RedriveTask, StartRedrive
 from tern_wire.link.heads import Done
-from tern_wire.link.redrive import CancelRedrive, GetRedrive, Redrive, RedriveTask, StartRedrive
 from tern_wire.link.requests import RequestCode
 from tern_wire.records.hosts import host_bytes
 

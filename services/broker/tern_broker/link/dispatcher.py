@@ -5,7 +5,7 @@ Every request gets exactly one reply, unless its link has closed. Each subject h
 `link/sends.py`, `link/receives.py`, `link/reads.py`, `link/admin.py`, `link/members.py`,
 `link/offsets.py`, `link/queries.py`, `link/replies.py`, `link/transactions.py`,
 `link/producers.py`, `link/principals.py`, `link/hosted.py`, `link/read_plans.py`,
-`link/read_leases.py`; shared code is in `link/requests.py`.
+`link/read_leases.py`, `link/publications.py`; shared code is in `link/requests.py`.
 """
 
 import logging
@@ -23,6 +23,7 @@ from tern_broker.link.members import MemberRequests
 from tern_broker.link.offsets import OffsetRequests
 from tern_broker.link.principals import PrincipalRequests
 from tern_broker.link.producers import ProducerRequests
+from tern_broker.link.publications import PublicationRequests
 from tern_broker.link.queries import QueryRequests
 from tern_broker.link.read_leases import ReadLeaseRequests
 from tern_broker.link.read_plans import ReadPlanRequests
@@ -77,6 +78,7 @@ class LinkDispatcher:
         subjects.append(ReplyRequests(config, engine, monotonic=monotonic))
         subjects.append(TransactionRequests(config, engine, monotonic=monotonic))
         subjects += [ProducerRequests(config, engine, shares), PrincipalRequests(config, engine)]
+        subjects.append(PublicationRequests(config, engine, self.sends, rng=rng))
         self._handlers: dict[int, Handler] = {each.code: each for subject in subjects for each in subject.handlers()}
         # Links with reads that wait for room.
         self._crowded: dict[Link, None] = {}

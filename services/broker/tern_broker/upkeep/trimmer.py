@@ -289,12 +289,15 @@ class Trimmer:
 
     def _needed(self, plan: TrimPlan, mins: Offsets, spared: list[Spared]) -> Needed:
         by_queue = {(topic_id, queue): least for topic_id, row in mins for queue, least in enumerate(row)}
-        halves = self._state().transactions.table.records_below(plan.position)
+        state = self._state()
+        halves = state.transactions.table.records_below(plan.position)
+        staged = state.publications.records_below(plan.position)
+        unseen = np.concatenate([halves[0], staged[0]]), np.concatenate([halves[1], staged[1]])
         # As much as a COPY takes. (At another place than measured, an earlier segment is kept for
         # other reasons.)
         scan = self._scan if self._scan.position == plan.position else UnreadScan(self._store, plan.position)
         unread = scan.find([each[:4] for each in spared], GROUP_COMMIT_SIZE_MAX_BYTES)
-        return find_needed(self._store, plan.position, ends=by_queue, held=self._held(), halves=halves, unread=unread)
+        return find_needed(self._store, plan.position, ends=by_queue, held=self._held(), halves=unseen, unread=unread)
 
     def _held(self) -> Iterator[tuple[int, int, npt.NDArray[np.int64]]]:
         """Yield the offsets that leases, retries and dying messages hold."""

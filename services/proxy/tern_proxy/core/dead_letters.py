@@ -24,8 +24,8 @@ from tern_proxy.core.sending.parameters import number_of
 from tern_wire.dead_letters import CANCELLED, DONE, ORIGIN_GONE, RUNNING, Selection
 from tern_wire.errors import DeadLetterGone, InvalidField, LinkReplyMalformed, MessageExpired, TernError
 from tern_wire.limits import REDRIVE_OFFSETS_MAX, REDRIVE_RATE_MAX_PER_S
-from tern_wire.link import redrive
-from tern_wire.link.dead_letters import DeadLetter as ListedLetter
+from tern_wire.link.dead_letters import redrive
+from tern_wire.link.dead_letters.letters import DeadLetter as ListedLetter
 from tern_wire.paths import TO_ORIGIN
 
 _PLACE = re.compile(r"([a-z0-9][a-z0-9-]{0,30}):(0|[1-9][0-9]{0,17})")

@@ -15,6 +15,7 @@ from tern_broker.core.windows import Windowed
 from tern_wire.limits import INSPECTED_ROWS_MAX
 from tern_wire.link.codec import encode_msgpack
 from tests.support.broker.half_messages import TransactionLog
+from tests.support.broker.staged_log import StagedLog
 
 ROWS = 3 * INSPECTED_ROWS_MAX + 10
 LAST = ROWS - 1
@@ -106,6 +107,7 @@ def test_a_window_is_small_however_much_is_held() -> None:
         "transactions",
         "principals",
         "read_leases",
+        "publications",
     }
     for name, part in parts(state).items():
         sizes = [len(encode_msgpack(part.window(number))) for number in range(part.windows())]
@@ -133,3 +135,23 @@ def test_slots_are_looked_at_some_topics_at_a_time() -> None:
     assert max(sizes) < 400 * 1_024
     state.slots._tables[99].lasts[1_023] += 1
     assert round_of(state) != before
+
+
+def test_stages_are_looked_at_some_chunks_at_a_time() -> None:
+    """Many chunks in one stage, many stages of one query, many queries: each row is seen, and no window has them all."""
+    log = StagedLog()
+    for number in range(3 * INSPECTED_ROWS_MAX):
+        log.stage(b"a", chunk=number)
+        log.stage(b"a", batch=1, partition=number)
+        log.stage(b"a", query=f"q-{number}")
+    publications = log.state.publications
+    sizes = [len(encode_msgpack(publications.window(number))) for number in range(publications.windows())]
+    assert max(sizes) < WINDOW_SIZE_MAX_BYTES
+    before = round_of(log.state)
+    for altered in (publications.queries["q"].stages[1, LAST - 10, 0], publications.queries[f"q-{LAST - 10}"]):
+        altered.begun_ms += 1
+        assert round_of(log.state) != before
+        altered.begun_ms -= 1
+    chunk = list(publications.queries["q"].stages[0, 0, 0].chunks.values())[-1]
+    chunk.messages = bytes(len(chunk.messages))
+    assert round_of(log.state) != before

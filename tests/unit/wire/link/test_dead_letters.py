@@ -8,15 +8,15 @@ import pytest
 from tern_wire.dead_letters import Selection
 from tern_wire.errors import LinkBodyMalformed
 from tern_wire.limits import DEAD_LETTERS_PAGE_MAX, REDRIVE_OFFSETS_MAX, REDRIVE_RATE_MAX_PER_S, SETTLE_ENTRIES_MAX
-from tern_wire.link.dead_letters import (
+from tern_wire.link.dead_letters.letters import (
     DeadLetter,
     DeadLetters,
     ListDeadLetters,
     RejectedMessage,
     RejectMessages,
 )
+from tern_wire.link.dead_letters.redrive import CancelRedrive, GetRedrive, Redrive, RedriveSelection, StartRedrive
 from tern_wire.link.heads import head_parts, read_head
-from tern_wire.link.redrive import CancelRedrive, GetRedrive, Redrive, RedriveSelection, StartRedrive
 from tern_wire.link.requests import body_parts, read_body
 
 START = StartRedrive(task="a", group="g", selection=RedriveSelection(**Selection().pack()), rate=0, dry_run=False)

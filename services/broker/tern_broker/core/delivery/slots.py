@@ -151,6 +151,17 @@ class Slots:
             fits |= queues == table.owners[slots]
         return fits
 
+    def keeps(self, topic: Topic, hashes: Hashes, queues: Queues) -> npt.NDArray[np.bool_]:
+        """Return which rows, whose queues were chosen earlier, may be appended now: the queue owns
+        their slot, or the slot would move there now.
+        """
+        table = self._tables.get(topic.topic_id)
+        fits: npt.NDArray[np.bool_] = queues == self.route(topic, hashes)
+        if table is not None:
+            fits |= queues == table.owners[_slots_of(hashes)]
+        left = self._left.get(topic.topic_id)
+        return fits if left is None else fits & ~left[_slots_of(hashes)]
+
     def sent(self, topic: Topic, hashes: Hashes, queues: Queues, offsets: npt.NDArray[np.int64]) -> None:
         """Record that these rows were stored at *offsets*: their queues own their slots."""
         table, slots = self._table_of(topic), _slots_of(hashes)

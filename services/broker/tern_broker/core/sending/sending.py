@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tern_broker.core.appending import append
+from tern_broker.core.appending import append, distinct
 from tern_broker.core.applied import Applied
 from tern_broker.core.delivery.slots import Slots
 from tern_broker.core.sending.idempotency import KeyTable
@@ -143,7 +143,7 @@ class SendApplier:
         queues = np.array([0 if topic is None else topic.queues for topic in topics])
         verdicts["status"][rows["queue"] >= queues[of_row]] = NO_QUEUE
         grouped = rows["message_group"].nonzero()[0]
-        for number in _distinct(of_row[grouped]) if len(grouped) else ():
+        for number in distinct(of_row[grouped]) if len(grouped) else ():
             topic, own = topics[number], grouped[of_row[grouped] == number]
             if topic is not None:
                 is_at_home = self._slots.accepts(topic, rows["message_group"][own], rows["queue"][own])
@@ -240,7 +240,7 @@ class SendApplier:
         return appends
 
     def _note_slots(self, rows: Rows, offsets: Rows) -> None:
-        for topic_id in _distinct(rows["topic"]):
+        for topic_id in distinct(rows["topic"]):
             of_topic = rows["topic"] == topic_id
             self._slots.sent(
                 self._names.topics_by_id[topic_id],
@@ -297,11 +297,3 @@ def _numbered(values: Rows) -> tuple[list[int], Rows]:
         return [int(first)], np.zeros(len(values), np.intp)
     distinct, numbers = np.unique(values, return_inverse=True)
     return distinct.tolist(), numbers
-
-
-def _distinct(values: Rows) -> list[int]:
-    """Return the distinct values; the common case of one is found without sorting."""
-    first = values[0]
-    if (values == first).all():
-        return [int(first)]
-    return [int(value) for value in np.unique(values)]

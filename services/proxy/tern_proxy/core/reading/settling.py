@@ -21,7 +21,7 @@ from tern_wire.limits import (
     INVISIBLE_MAX_MS,
     SETTLE_ENTRIES_MAX,
 )
-from tern_wire.link.dead_letters import RejectedMessage
+from tern_wire.link.dead_letters.letters import RejectedMessage
 from tern_wire.link.rows import ACK, EXTEND, NACK, RELEASE, SETTLE_ROW, SETTLED
 from tern_wire.times import given_duration, parse_duration_ms
 

@@ -10,7 +10,7 @@ from tern_proxy.routes.fan_out import ask_all, broker_group_names
 from tern_proxy.routes.messages.bodies import put_body_of
 from tern_wire.errors import GroupNotFound
 from tern_wire.limits import DEAD_LETTERS_PAGE_MAX, RECEIVE_SIZE_DEFAULT_BYTES
-from tern_wire.link import dead_letters as link
+from tern_wire.link.dead_letters import letters as link
 from tern_wire.names import check_group
 from tern_wire.principals.principals import GROUP, SUB
 

@@ -18,7 +18,7 @@ from tern_proxy.core.sending.parameters import time_of
 from tern_proxy.routes.call import Answer, Call
 from tern_proxy.routes.fan_out import ask_all, broker_group_names
 from tern_wire.errors import GroupNotFound, InvalidField, TaskNotFound
-from tern_wire.link.redrive import CancelRedrive, GetRedrive, RedriveSelection, RedriveTask, StartRedrive
+from tern_wire.link.dead_letters.redrive import CancelRedrive, GetRedrive, RedriveSelection, RedriveTask, StartRedrive
 from tern_wire.names import check_group, is_of
 from tern_wire.paths import HEADER_IDEMPOTENCY_KEY, task_path
 from tern_wire.principals.principals import DESCRIBE, GROUP, SEEK, TOPIC

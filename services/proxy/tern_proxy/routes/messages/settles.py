@@ -11,7 +11,7 @@ from tern_proxy.proxy import Proxy
 from tern_wire.errors import BatchTooLarge, InvalidField, LinkReplyMalformed, TernError
 from tern_wire.limits import JSON_BATCH_NODES_MAX, MIB
 from tern_wire.link.codec import read_json, read_msgpack
-from tern_wire.link.dead_letters import RejectMessages
+from tern_wire.link.dead_letters.letters import RejectMessages
 
 # Too many entries are refused by their own limit, so a body of this size must be readable. 1,024
 # entries with a handle, an action and an invisible time are a quarter of it.

@@ -9,6 +9,7 @@ import orjson
 from tern_service.problems import problem_reply
 from tern_wire.errors import TernError
 from tern_wire.limits import CONNECTIONS_MAX, MESSAGE_BODY_SIZE_MAX_BYTES
+from tern_wire.limits_publications import PUBLISHED_MESSAGES_MAX
 
 EXAMPLE_NAMES = {
     "topic": "orders",
@@ -26,10 +27,17 @@ EXAMPLE_NAMES = {
     "principal": "shop",
     "kid": "Zk3vQ8mT1xWc5RbN",
     "problem": "topic-not-found",
+    "query": "daily-delays",
 }
 # Example values of the fields of errors, and the exceptions of single errors.
 FIELDS: Mapping[str, Any] = {
     "accept": "text/html",
+    "attempt": 17,
+    "batch": 41,
+    "chunk": 2,
+    "last": 41,
+    "partition": 3,
+    "query": EXAMPLE_NAMES["query"],
     "ask_again": "/v1/topics/orders/requests/invoice-7?client=shop-7&wait=20s",
     "actual": 4_194_305,
     "allowed": "none",
@@ -99,6 +107,8 @@ OTHER_FIELDS: Mapping[str, Mapping[str, Any]] = {
     "upgrade-unfinished": {"what": "read leases"},
     "group-conflict": {"reason": "'fifo' can only be changed before its first receive"},
     "batch-too-large": {"actual": 2_000, "limit": 1_024, "unit": "messages"},
+    "batch-too-many-rows": {"limit": PUBLISHED_MESSAGES_MAX},
+    "stages-full": {"what": "staged messages", "actual": 2_000_000, "limit": 2_000_000},
     "illegal-group": {"group": "no spaces"},
     "method-not-allowed": {"allowed": "GET, POST"},
     "route-not-found": {"path": "/v1/topic"},

@@ -1,0 +1,1 @@
+"""Classes of errors by subject. The table of all errors, which imports them, is errors.py."""

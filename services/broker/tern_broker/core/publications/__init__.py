@@ -1,0 +1,1 @@
+"""Batches that become visible at once, decided purely: staged in chunks, published, given up."""
