@@ -11,6 +11,10 @@ STAGED_MESSAGES_MAX = 2_000_000
 PUBLISHED_MESSAGES_MAX = 1_000_000
 # Stages of one publication: its request is one map of some 400 KiB.
 PUBLISHED_STAGES_MAX = 16_384
+# Queries whose broker group a proxy remembers, some 200 bytes each.
+QUERY_HOMES_MAX = 10_000
+# Topics of one query: a proxy looks each of them up.
+PUBLISHED_TOPICS_MAX = 64
 # Chunks that are staged in a broker group: some 200 bytes each beside their messages.
 STAGED_CHUNKS_MAX = 200_000
 # Queries of which a broker group knows the last batch, and how long: less than 200 bytes each. A

@@ -220,6 +220,19 @@ def read_lease_path(lease: str) -> str:
     return f"{READ_LEASES_PATH}/{lease}"
 
 
+def staged_path(topic: str, query: str, batch: str, partition: str, attempt: str, chunk: str) -> str:
+    """PUT stages one chunk of a batch; the caller quotes the query."""
+    return f"/v1/topics/{topic}/staged/{query}/{batch}/{partition}/{attempt}/{chunk}"
+
+
+def publication_path(query: str, batch: str = "") -> str:
+    """GET describes a query that publishes batches; with a batch, POST publishes and DELETE
+    abandons it. The caller quotes the query.
+    """
+    one = f"{PUBLICATIONS_PATH}/{query}"
+    return f"{one}/batches/{batch}" if batch else one
+
+
 def placement_path(topic: str) -> str:
     """GET and PUT the broker groups that take a topic's keyed and ordered messages."""
     return f"/v1/topics/{topic}/placement"
@@ -250,6 +263,8 @@ CLUSTER_PATH = "/v1/cluster"
 READ_PLAN_PATH = "/v1/reads/plan"
 # POST takes a read lease, GET lists them.
 READ_LEASES_PATH = "/v1/read-leases"
+# GET lists the queries that publish batches.
+PUBLICATIONS_PATH = "/v1/publications"
 # Value of `to` in a redrive instead of a time: each message's own queue, the default and only
 # target.
 TO_ORIGIN = "origin"

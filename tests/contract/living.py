@@ -24,6 +24,7 @@ from tern_wire.paths import (
 
 TOPICS = {"orders": "MIXED", "bills": "FIFO", "later": "DELAY", "halves": "TRANSACTION", "plain": "NORMAL"}
 GROUPS, PRODUCER_GROUPS, PRINCIPALS = ("billing", "shipping", "audit"), ("shop", "till"), ("alice", "bob")
+QUERIES = ("daily-delays", "hourly")
 PERMISSIONS = ("rw", "rw", "rw", "rw", "r", "w", "none")
 KEPT_MAX = 50
 # How often a name that is there stands in place of a generated one.
@@ -128,6 +129,8 @@ class Living:
             "queue": lambda: ("broker-a:0", "broker-a:1"),
             "broker_group": lambda: ("broker-a",),
             "member": lambda: ("worker-1",),
+            "query": lambda: QUERIES,
+            **dict.fromkeys(("batch", "partition", "attempt", "chunk"), lambda: ("0", "1", "2")),
             "correlation_id": lambda: ("invoice-7", uuid.UUID(int=self._rng.getrandbits(128)).hex),
         }
         found = known[name]() if name in known else self.ids.get(name, ())

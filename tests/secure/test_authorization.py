@@ -23,6 +23,7 @@ from tests.unit.proxy.access.test_authorization_matrix import BUSINESS, GRANTS, 
 GONE = {
     *("topic-not-found", "group-not-found", "producer-group-not-found", "task-not-found", "transaction-unknown"),
     *("offset-moved", "limit-reached", "read-lease-not-found"),
+    *("upgrade-unfinished", "batch-published"),
 }
 
 

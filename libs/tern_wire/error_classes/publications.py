@@ -53,3 +53,11 @@ class StagesFull(TernError):
 class BatchTooManyRows(TernError):
     code, status, title = "batch-too-many-rows", 413, "The batch has too many messages for one publication"
     fix = "Batch {batch} of query '{query}' has more than {limit} messages. Write smaller ones: for a stream set maxRowsPerTrigger of its source."
+
+
+class QueryElsewhere(TernError):
+    code, status, title = "query-elsewhere", 409, "A message does not belong where its query publishes"
+    fix = (
+        "Query '{query}' publishes in broker group '{broker_group}', and {what} belongs to '{known}'. A batch is published by one broker group: "
+        "place the topic there alone (PUT /v1/topics/ and the name, then /placement), leave message groups and queues out, or write with delivery=at_least_once."
+    )

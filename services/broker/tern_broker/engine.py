@@ -304,6 +304,7 @@ class Engine:
     def _topic_names(self, applied: Applied) -> dict[int, bytes]:
         topics = self.state.names.topics_by_id
         wanted = {topic_id for appends in applied.appends for topic_id in appends.topic_ids()}
+        wanted.update(*(records["topic"].tolist() for records in applied.committed))
         return {topic_id: topics[topic_id].name.encode() for topic_id in wanted}
 
     def _apply_retention(self, entry: StoredEntry, applied: Applied) -> None:

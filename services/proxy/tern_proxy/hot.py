@@ -28,6 +28,7 @@ from tern_wire.paths import HEADER_REQUEST_ID
 
 logger = logging.getLogger(__name__)
 
+_WITH_BODY = frozenset({"POST", "PUT"})
 _ID = HEADER_REQUEST_ID.lower().encode()
 
 
@@ -122,7 +123,7 @@ class HotRoutes:
         except TernError as error:
             self._proxy.counters.count_refused([error])
             status, headers, body = problem_reply(error, instance=scope["path"], request_id=request_id_of(scope))
-            if not request.is_read and method == "POST":
+            if not request.is_read and method in _WITH_BODY:
                 # The rest of the body would be parsed as the next request's head.
                 headers.append((b"connection", b"close"))
         except Exception:

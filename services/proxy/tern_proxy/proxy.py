@@ -15,6 +15,7 @@ from tern_proxy.auto_create import AutoCreate
 from tern_proxy.brokers.callers import caller_additions
 from tern_proxy.brokers.follower_reads import FollowerReads
 from tern_proxy.brokers.lanes import EndLane, Lane, SendLane, SettleLane
+from tern_proxy.brokers.query_homes import QueryHomes
 from tern_proxy.brokers.routes_cache import RoutesCache
 from tern_proxy.brokers.topic_names import TopicNames
 from tern_proxy.core.access.creations import Creations
@@ -105,6 +106,7 @@ class Proxy:
         self._room = ReadBudget(lambda: [group.sends for group in self.groups.values()])
         self.cache = RoutesCache(name_servers, interval_ms=route_interval_ms, on_routes=self._follow)
         self.topic_names = TopicNames(self.cache)
+        self.query_homes = QueryHomes()
         self.principals = PrincipalsCache(
             lambda: {name: group.link for name, group in self.groups.items() if not self.is_taken_out(name)},
             has_routes=lambda: self.cache.routes is not None and self.cache.routes.warm,

@@ -25,6 +25,11 @@ NAMES = {
     "recall_handle": "AQAB",
     "lease": "c41d7be09a5f2e3806b7d914.broker-a",
     "transaction_id": "AQAB",
+    "query": "daily-delays",
+    "batch": "0",
+    "partition": "3",
+    "attempt": "17",
+    "chunk": "0",
 }
 _MORE: dict[tuple[str, str], dict[str, Any]] = {
     ("POST", "/v1/topics/{topic}/messages"): {"content": b"x"},
@@ -66,6 +71,10 @@ _MORE: dict[tuple[str, str], dict[str, Any]] = {
     ("POST", "/v1/reads/plan"): {"json": {"topics": [{"topic": "orders"}], "sizes": True}},
     ("POST", "/v1/read-leases"): {"json": {"topics": [{"topic": "orders"}]}},
     ("PUT", "/v1/read-leases/{lease}"): {"json": {}},
+    ("PUT", "/v1/topics/{topic}/staged/{query}/{batch}/{partition}/{attempt}/{chunk}"): {
+        "json": {"messages": [{"body": "x"}]}
+    },
+    ("POST", "/v1/publications/{query}/batches/{batch}"): {"json": {"topics": ["orders"]}},
     ("GET", "/v1/acls"): {"params": {"topic": "orders"}},
 }
 

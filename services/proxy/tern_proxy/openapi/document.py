@@ -11,6 +11,7 @@ from typing import Any
 
 from fastapi import FastAPI
 
+from tern_proxy.core.documents.publications import QUERY_PATTERN
 from tern_proxy.core.documents.values import BROKER_GROUP_PATTERN, GROUP_PATTERN, QUEUE_PATTERN, TOPIC_PATTERN
 from tern_proxy.core.reading.leases import LEASE_PATTERN
 from tern_proxy.openapi import security
@@ -26,9 +27,11 @@ from tern_wire.routing.membership import MEMBER_PATTERN
 
 Document = dict[str, Any]
 BASE_URL = f"http://127.0.0.1:{paths.PORT_PROXY}"
+_NUMBER = "^[0-9]{1,16}$"
 _TAGS = {
     "messages": "Send, receive, settle, and read by offset.",
     "transactions": "Messages that become visible by a commit, or never.",
+    "publications": "Batches that become visible at once, each exactly once.",
     "producer groups": "Settings for checks of transactions.",
     "delayed messages": "List and recall messages that wait for their delivery time.",
     "queries": "Find single messages, and trace them.",
@@ -172,6 +175,11 @@ def _path_parameters() -> Document:
         ("problem", "^[a-z0-9-]{1,64}$", "The error's code."),
         ("task", "^[0-9a-f]{24}$", "The task, from the answer that began it."),
         ("lease", LEASE_PATTERN, "The read lease, from the answer to its begin."),
+        ("query", QUERY_PATTERN, "Name that the writer of batches has given itself."),
+        ("batch", _NUMBER, "Number of the batch: 0 for the first one of the query."),
+        ("partition", _NUMBER, "Part of the batch that one task writes."),
+        ("attempt", _NUMBER, "Attempt at the partition: another number for each task that writes it."),
+        ("chunk", _NUMBER, "Number of the chunk in its stage."),
     )
     return {
         name: {

@@ -24,6 +24,7 @@ from tern_proxy.routes.messages.routes import ROUTES as MESSAGES
 from tern_proxy.routes.offsets.routes import ROUTES as OFFSETS
 from tern_proxy.routes.principals.routes import ROUTES as PRINCIPALS
 from tern_proxy.routes.producer_groups.routes import ROUTES as PRODUCER_GROUPS
+from tern_proxy.routes.publications.routes import ROUTES as PUBLICATIONS
 from tern_proxy.routes.queries.routes import ROUTES as QUERIES
 from tern_proxy.routes.reads.routes import ROUTES as READS
 from tern_proxy.routes.reference.routes import ROUTES as REFERENCE
@@ -41,6 +42,7 @@ ROUTES: tuple[Route, ...] = (
     *REQUESTS,
     *PRODUCER_GROUPS,
     *TRANSACTIONS,
+    *PUBLICATIONS,
     *QUERIES,
     *SCHEDULED,
     *STATISTICS,

@@ -63,6 +63,7 @@ HOLDS = {
     "they are consumers": True,
     "it is a producer": False,
     "they are producers": False,
+    "it is of the caller": True,
     "it settles": False,
     "it is created by its first use": False,
 }
@@ -72,6 +73,7 @@ MISSING_BY_PLACE = {
     "of the transaction": "transaction-unknown",
     "of the task": "task-not-found",
     "of the lease": "read-lease-not-found",
+    "of the publication": "publication-not-found",
 }
 # What a request that was let through may meet in the stand-ins behind the proxy: it exists, and says no to the sample.
 BUSINESS = {
@@ -83,6 +85,7 @@ BUSINESS = {
         "transaction-resolved",
         "not-scheduled",
         "warming-up",
+        "publication-not-found",
     ),
 }
 
@@ -98,6 +101,8 @@ def expected(principal: Principal, rule: Rule, namespace: str = "") -> set[tuple
     refusals = set()
     for requirement in rule.requirements:
         name = name_of(requirement, namespace)
+        if requirement.condition == "it is of the caller" and is_permitted(principal, "ADMIN", "cluster", ""):
+            continue  # an operator gives up whoever's
         if not HOLDS[requirement.condition] or is_permitted(principal, requirement.action, requirement.kind, name):
             continue
         is_hidden = requirement.kind != "cluster" and requirement.action != "CREATE"
@@ -105,6 +110,9 @@ def expected(principal: Principal, rule: Rule, namespace: str = "") -> set[tuple
             refusals.add((404, MISSING_BY_PLACE.get(requirement.place, MISSING[requirement.kind])))
         else:
             refusals.add((403, "forbidden"))
+        if requirement.place == "of the publication":
+            # Nobody has begun it, so its topics are not known.
+            refusals.add((404, MISSING_BY_PLACE[requirement.place]))
     return refusals
 
 

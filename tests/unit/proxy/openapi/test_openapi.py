@@ -279,7 +279,7 @@ def test_examples_of_bodies_are_accepted_by_the_decoders() -> None:
                 read_msgpack(encode_msgpack(example), DOCUMENTS[schema])
             elif schema:
                 read_json(orjson.dumps(example), DOCUMENTS[schema])
-    assert len(seen) == 2 + 4 + 3 * 2 + 2 + 5 * 2 + 3 * 2 + 2 + 6 * 2 + 5 * 2
+    assert len(seen) == 2 + 4 + 4 + 4 * 2 + 2 + 5 * 2 + 3 * 2 + 2 + 6 * 2 + 5 * 2
 
 
 def strictly(document: bytes, schema: str) -> None:

@@ -32,7 +32,7 @@ SCOPE_KEY = "tern.namespace"
 SCOPE_HEADERS = "tern.headers"
 # Fields of documents that hold a name, a list of names or a map by names; and fields that hold our
 # texts and paths.
-_NAMES = frozenset({"topic", "topics", "group", "groups", "producer_group", "subscriptions", "queues"})
+_NAMES = frozenset({"topic", "topics", "group", "groups", "producer_group", "subscriptions", "queues", "query"})
 _TEXTS = frozenset({"error", "links", "ask_again"})
 # Fields that belong to the user, or that hold no name and need no decoding.
 _OPAQUE = frozenset({"properties", "attributes", "json", "body", "offsets", "locks", "queue_data"})

@@ -28,13 +28,17 @@ EXAMPLE_NAMES = {
     "kid": "Zk3vQ8mT1xWc5RbN",
     "problem": "topic-not-found",
     "query": "daily-delays",
+    "batch": "0",
+    "partition": "3",
+    "attempt": "17",
+    "chunk": "0",
 }
 # Example values of the fields of errors, and the exceptions of single errors.
 FIELDS: Mapping[str, Any] = {
     "accept": "text/html",
     "attempt": 17,
     "batch": 41,
-    "chunk": 2,
+    "chunk": 0,
     "last": 41,
     "partition": 3,
     "query": EXAMPLE_NAMES["query"],

@@ -1,0 +1,1 @@
+"""Batches that become visible at once: chunks are staged, their batch is published or given up."""
