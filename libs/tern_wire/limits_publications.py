@@ -1,6 +1,6 @@
 """Limits of staged batches and their publication, each with its reason."""
 
-from tern_wire.limits import BATCH_MESSAGES_MAX, ENTRY_SIZE_MAX_BYTES
+from tern_wire.limits import BATCH_MESSAGES_MAX, ENTRY_SIZE_MAX_BYTES, JSON_BATCH_NODES_MAX
 
 # Messages that are staged in a broker group: 48 bytes each in memory, in every saved state and in
 # every copy, 96 MB for all.
@@ -11,6 +11,8 @@ STAGED_MESSAGES_MAX = 2_000_000
 PUBLISHED_MESSAGES_MAX = 1_000_000
 # Stages of one publication: its request is one map of some 400 KiB.
 PUBLISHED_STAGES_MAX = 16_384
+# Its body: 85 bytes for each stage in JSON.
+PUBLICATION_BODY_SIZE_MAX_BYTES = 2 << 20
 # Queries whose broker group a proxy remembers, some 200 bytes each.
 QUERY_HOMES_MAX = 10_000
 # Topics of one query: a proxy looks each of them up.
@@ -35,4 +37,6 @@ STAGES_SHOWN_MAX = 1_024
 
 assert BATCH_MESSAGES_MAX <= PUBLISHED_MESSAGES_MAX <= STAGED_MESSAGES_MAX
 assert PUBLISHED_STAGES_MAX * 24 + 4_096 < ENTRY_SIZE_MAX_BYTES
+assert PUBLISHED_STAGES_MAX * 85 < PUBLICATION_BODY_SIZE_MAX_BYTES
+assert PUBLISHED_STAGES_MAX * 4 < JSON_BATCH_NODES_MAX
 assert STAGE_LIFE_MIN_MS < STAGE_LIFE_DEFAULT_MS < STAGE_LIFE_MAX_MS

@@ -11,6 +11,7 @@ from tern_broker.core.feature_level import PUBLICATIONS_LEVEL
 from tern_proxy.core.publications import home_among, known_home
 from tern_wire.errors import OutcomeUnknown, StorageDamaged
 from tern_wire.limits import BATCH_MESSAGES_MAX, LANE_SIZE_MAX_BYTES
+from tern_wire.limits_publications import PUBLISHED_STAGES_MAX
 from tern_wire.link.commands import CommandKind
 from tern_wire.link.publications import ListedPublication, PublicationList
 from tern_wire.link.requests import RequestCode
@@ -392,3 +393,17 @@ async def test_a_namespace_has_queries_of_its_own() -> None:
         assert "acme%" not in lost.text
         assert visible(mesh, "acme%orders") == ["inner"]
         assert visible(mesh) == []
+
+
+async def test_a_publication_may_name_as_many_stages_as_there_may_be() -> None:
+    """In one request, of JSON with long numbers; one more is refused."""
+    async with publishing_mesh() as mesh:
+        attempt = (1 << 53) - 1
+        for partition in (0, PUBLISHED_STAGES_MAX - 1):
+            await stage(mesh, "a", partition=partition, attempt=attempt)
+        some = [
+            (number, attempt, int(number in {0, PUBLISHED_STAGES_MAX - 1})) for number in range(PUBLISHED_STAGES_MAX)
+        ]
+        assert (await publish(mesh, *some)).json()["rows"] == 2
+        many = await publish(mesh, *some, (PUBLISHED_STAGES_MAX, 0, 0))
+        assert (code_of(many), many.json()["pointer"]) == ((400, "invalid-field"), "/stages")

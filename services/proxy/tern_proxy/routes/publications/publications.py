@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+from tern_proxy.access.authorization import Admission, admission_of
+from tern_proxy.core.access.namespaces import namespace_in, whole_topic
 from tern_proxy.core.documents.publications import (
     AbandonedBatch,
     PublicationDescription,
@@ -10,16 +12,22 @@ from tern_proxy.core.documents.publications import (
     PublishRequest,
 )
 from tern_proxy.core.publications import batch_of, check_publication, described, listed, query_in
+from tern_proxy.core.sending.parameters import BASIC, answer_kind, is_packed, read_query_once
+from tern_proxy.exchange import HotRequest, Reply, reply
+from tern_proxy.proxy import Proxy
 from tern_proxy.routes.call import Call
 from tern_proxy.routes.fan_out import ask_all
 from tern_proxy.routes.publications.homes import ask_home, find_home, home_of
-from tern_wire.errors import Forbidden, PublicationNotFound, TopicNotFound
+from tern_wire.errors import Forbidden, MessageTooLarge, PublicationNotFound, TernError, TopicNotFound
+from tern_wire.limits import JSON_BATCH_NODES_MAX
+from tern_wire.limits_publications import PUBLICATION_BODY_SIZE_MAX_BYTES
 from tern_wire.link import publications as link
+from tern_wire.link.codec import read_json, read_msgpack
 from tern_wire.names import is_of
 from tern_wire.principals.principals import ADMIN, CLUSTER, DESCRIBE, DESCRIBING, PUB, TOPIC
 
 
-async def post_publication(call: Call, query: str, batch: str) -> PublishedBatch:
+async def post_publication(proxy: Proxy, request: HotRequest, query: str, batch: str) -> Reply:
     """Publish a batch: all messages of the announced stages become visible at once, and every other
     stage of the query up to this batch is dropped.
 
@@ -27,30 +35,38 @@ async def post_publication(call: Call, query: str, batch: str) -> PublishedBatch
     without stages is published, too. 409 `stage-unknown`: a stage has other rows than announced,
     and nothing is done.
     """
-    asked = await call.read(PublishRequest)
+    kind = answer_kind(request.header(b"accept"), BASIC)
+    read_query_once(request.query_string, ())
+    body = await request.read_body(PUBLICATION_BODY_SIZE_MAX_BYTES, _too_large)
+    is_msgpack = is_packed(request.header(b"content-type"))
+    asked = (
+        read_msgpack(body, PublishRequest)
+        if is_msgpack and body
+        else read_json(body or b"{}", PublishRequest, nodes_max=JSON_BATCH_NODES_MAX)
+    )
     check_publication(asked)
-    number, name = batch_of(batch), query_in(call.namespace, query)
-    _require_some(call, name)
-    names = [call.topic(each) for each in asked.topics]
-    _require_topics(call, name, names)
-    topics = [await call.proxy.topic(each) for each in names]
-    home = await home_of(call.proxy, name, topics)
-    for row in (await ask_home(call.proxy, name, home, link.ListPublications(query=name))).publications:
-        _require_own(call, row)
+    admission = admission_of(request)
+    number, name = batch_of(batch), query_in(namespace_in(request), query)
+    _require_some(admission, name)
+    names = [whole_topic(request, each) for each in asked.topics]
+    _require_topics(admission, name, names)
+    home = await home_of(proxy, name, [await proxy.topic(each) for each in names])
+    for row in (await ask_home(proxy, name, home, link.ListPublications(query=name))).publications:
+        _require_own(admission, row)
     told = await ask_home(
-        call.proxy,
+        proxy,
         name,
         home,
         link.Publish(
             query=name,
-            owner=call.admission.principal,
+            owner=admission.principal,
             batch=number,
             stages=[link.StageRows(stage.partition, stage.attempt, stage.rows) for stage in asked.stages],
             is_final=asked.final,
             accepts_lost_history=asked.accept_lost_history,
         ),
     )
-    return PublishedBatch(
+    document = PublishedBatch(
         query=name,
         batch=told.batch,
         rows=told.rows,
@@ -58,6 +74,9 @@ async def post_publication(call: Call, query: str, batch: str) -> PublishedBatch
         replayed=told.is_replay,
         broker_group=home,
     )
+    if not told.is_replay:
+        proxy.counters.messages["published"] += told.rows
+    return reply(200, document, kind)
 
 
 async def delete_batch(call: Call, query: str, batch: str) -> AbandonedBatch:
@@ -68,13 +87,13 @@ async def delete_batch(call: Call, query: str, batch: str) -> AbandonedBatch:
     number, name = batch_of(batch), query_in(call.namespace, query)
     is_operator = call.admission.may(ADMIN, CLUSTER, "")
     if not is_operator:
-        _require_some(call, name)
+        _require_some(call.admission, name)
     home = await find_home(call.proxy, name)
     told = await ask_home(call.proxy, name, home, link.ListPublications(query=name)) if home else None
     if told is None or not told.publications:
         raise PublicationNotFound(query=name)
     if not is_operator:
-        _require_own(call, told.publications[0])
+        _require_own(call.admission, told.publications[0])
     owner = None if is_operator else call.admission.principal
     dropped = await ask_home(call.proxy, name, home, link.AbandonBatch(query=name, owner=owner, batch=number))
     return AbandonedBatch(query=name, batch=number, stages=dropped.stages, rows=dropped.rows)
@@ -105,27 +124,31 @@ def _is_seen(call: Call, row: link.ListedPublication) -> bool:
     return is_own or (bool(row.topics) and all(call.admission.sees(TOPIC, name) for name in row.topics))
 
 
-def _require_some(call: Call, query: str) -> None:
+def _require_some(admission: Admission, query: str) -> None:
     """Raise Forbidden for a caller that may send nowhere, PublicationNotFound if it may see nothing
     either: no broker group is asked for it.
     """
-    if call.admission.may_some(PUB, TOPIC):
+    if admission.may_some(PUB, TOPIC):
         return
-    if any(call.admission.may_some(action, TOPIC) for action in {DESCRIBE, *DESCRIBING}):
+    if any(admission.may_some(action, TOPIC) for action in {DESCRIBE, *DESCRIBING}):
         raise Forbidden(required_permission=f"{PUB} of a {TOPIC}")
     raise PublicationNotFound(query=query)
 
 
-def _require_topics(call: Call, query: str, names: Sequence[str]) -> None:
+def _require_topics(admission: Admission, query: str, names: Sequence[str]) -> None:
     try:
         for name in names:
-            call.admission.require(PUB, TOPIC, name)
+            admission.require(PUB, TOPIC, name)
     except TopicNotFound as error:
         raise PublicationNotFound(query=query) from error
 
 
-def _require_own(call: Call, row: link.ListedPublication) -> None:
+def _require_own(admission: Admission, row: link.ListedPublication) -> None:
     """Raise unless the query is the caller's, which may still send to the topics of its stages."""
-    if row.owner != call.admission.principal:
+    if row.owner != admission.principal:
         raise PublicationNotFound(query=row.query)
-    _require_topics(call, row.query, row.topics)
+    _require_topics(admission, row.query, row.topics)
+
+
+def _too_large(size_bytes: int) -> TernError:
+    return MessageTooLarge(actual=size_bytes, limit=PUBLICATION_BODY_SIZE_MAX_BYTES)

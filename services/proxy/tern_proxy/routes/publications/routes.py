@@ -131,6 +131,7 @@ ROUTES = (
         id="publishBatch",
         tag="publications",
         summary="Publish a batch",
+        hot="publish",
         asks=("PUB topic of the publication",),
         takes=takes(
             PublishRequest,
