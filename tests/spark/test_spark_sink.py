@@ -114,11 +114,52 @@ def test_a_batch_that_fails_is_written_again_without_second_copies(spark: Any, s
     assert sorted(store.bodies(), key=int) == [b"%d" % number for number in range(3_000)]
 
 
+def test_a_write_is_visible_at_once_and_a_failed_one_not_at_all(spark: Any, store: Store) -> None:
+    """Exactly once, the default: a failed task is repeated under another attempt; a failed write leaves nothing."""
+    frame = spark.range(0, 3_000, 1, 3).selectExpr("CAST(id AS STRING) AS body")
+    store.faults = [set(), NOT_FOUND]
+    write(frame, store, delivery="exactly_once")
+    assert sorted(store.bodies(), key=int) == [b"%d" % number for number in range(3_000)]
+    (told,) = store.publications
+    assert (told["final"], len(told["stages"])) == (True, 3)
+    # The second task fails as often as Spark tries it.
+    store.faults = [set(), *[NOT_FOUND] * 20]
+    with pytest.raises(Exception, match="orders"):
+        write(spark.range(0, 3_000, 1, 1).selectExpr("CAST(id AS STRING) AS body"), store, delivery="exactly_once")
+    assert len(store.bodies()) == 3_000
+    assert len(store.publications) == 1
+
+
+def test_a_stream_publishes_each_batch_once(spark: Any, store: Store, tmp_path: Path) -> None:
+    """Two batches and a filter that leaves nothing of a third; a batch whose commit Spark has lost runs again, and is a repeat."""
+    lines, checkpoint = tmp_path / "lines", tmp_path / "checkpoint"
+    lines.mkdir()
+    for number, text in enumerate(("a", "b", "none")):
+        (lines / f"{number}.txt").write_text(f"{text}\n")
+        frame = spark.readStream.text(str(lines)).where("value <> 'none'")
+        start(frame, store, checkpoint, delivery="exactly_once").awaitTermination()
+    assert store.bodies() == [b"a", b"b"]
+    assert [told["batch"] for told in store.publications] == [0, 1, 2]
+    assert [len(told["stages"]) for told in store.publications] == [1, 1, 0]
+    (query,) = store.published
+    # As after a SIGKILL of the driver between the publication and Spark's note of it.
+    for kept in checkpoint.glob("commits/*2*"):
+        kept.unlink()
+    for kept in checkpoint.glob("commits/.*2*"):
+        kept.unlink()
+    (lines / "3.txt").write_text("c\n")
+    frame = spark.readStream.text(str(lines)).where("value <> 'none'")
+    start(frame, store, checkpoint, delivery="exactly_once").awaitTermination()
+    assert store.bodies() == [b"a", b"b", b"c"]
+    assert [told["batch"] for told in store.publications] == [0, 1, 2, 2, 3]
+    assert store.published == {query: 3}
+
+
 @pytest.mark.parametrize(
     ("columns", "options", "mode", "says"),
     [
         ("'a' AS value", {"topics": "a"}, "append", "did you mean 'topic'"),
-        ("'a' AS value", {"delivery": ""}, "append", "delivery is required"),
+        ("'a' AS value", {"delivery": ""}, "append", "delivery is ''; use exactly_once"),
         ("'a' AS value", {}, "overwrite", "a topic cannot be overwritten"),
         ("'a' AS value, 'b' AS tag", {}, "append", "the nearest name is 'tags'"),
         ("id AS value", {}, "append", "column 'value' is bigint; write it as binary or string"),

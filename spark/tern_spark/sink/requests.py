@@ -1,4 +1,4 @@
-"""Entries as the bodies of batch sends, within the limits of a proxy.
+"""Entries as the bodies of batch sends and of staged chunks, within the limits of a proxy.
 
 Rows with a message group go in requests so small that the proxy passes each on in one piece to each
 broker group. Then all rows of a group in one request are stored, or none is, and a repeat keeps
@@ -7,6 +7,7 @@ their order. The same rule as in tern_client.calls.batching.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from urllib.parse import quote
 
 import numpy as np
 import pyarrow as pa
@@ -16,9 +17,10 @@ from tern_client.calls.batching import RECORD_OVERHEAD_SIZE_BYTES
 from tern_client.transport.exchange import Request
 from tern_spark.sink.columns import ColumnError, Rows
 from tern_spark.sink.entries import Entries, Ints
+from tern_spark.sink.options import WriteOptions
 from tern_wire.limits import BATCH_MESSAGES_MAX, BATCH_SIZE_MAX_BYTES, LANE_SIZE_MAX_BYTES
 from tern_wire.names import check_topic
-from tern_wire.paths import MSGPACK, batch_path
+from tern_wire.paths import MSGPACK, batch_path, staged_path
 
 _HEADERS = (("Content-Type", MSGPACK), ("Accept", MSGPACK))
 # A map of one field, which is a list whose length takes four bytes.
@@ -34,6 +36,16 @@ class Batch:
     entries: Entries
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A stage: what one attempt at one partition of a batch of a query writes."""
+
+    query: str
+    batch: int
+    partition: int
+    attempt: int
+
+
 def batches(rows: Rows, entries: Entries, topic: str) -> Iterator[Batch]:
     """Yield *entries* by topic, cut to requests; the order of a topic's rows is kept. *topic*: of
     rows without one; ColumnError when it is "".
@@ -45,9 +57,22 @@ def batches(rows: Rows, entries: Entries, topic: str) -> Iterator[Batch]:
 
 def request_of(batch: Batch) -> Request:
     """Return the request that sends *batch*. It may be repeated: at least once allows it."""
+    return Request("POST", batch_path(batch.topic), _HEADERS, _body_of(batch), repeatable=True)
+
+
+def stage_request(batch: Batch, place: Place, chunk: int, options: WriteOptions) -> Request:
+    """Return the request that stages *batch* as *chunk* of its stage. It may be repeated: a chunk
+    is staged once.
+    """
+    numbers = (place.batch, place.partition, place.attempt, chunk)
+    path = staged_path(batch.topic, quote(place.query, safe=""), *map(str, numbers))
+    lost = "&accept_lost_history=true" if options.accepts_lost_history else ""
+    return Request("PUT", f"{path}?life={options.stage_life_ms}ms{lost}", _HEADERS, _body_of(batch), repeatable=True)
+
+
+def _body_of(batch: Batch) -> bytes:
     head = _BATCH_MARK + len(batch.entries).to_bytes(4, "big")
-    body = b"".join((head, batch.entries.data.data))
-    return Request("POST", batch_path(batch.topic), _HEADERS, body, repeatable=True)
+    return b"".join((head, batch.entries.data.data))
 
 
 def cuts(sizes: Ints, *, is_ordered: bool) -> Iterator[tuple[int, int]]:

@@ -36,6 +36,23 @@ def new_task() -> bytes:
     return secrets.token_hex(TASK_DIGITS // 2).encode()
 
 
+def proxies_of(options: WriteOptions, first: int) -> BlockingCaller:
+    """Return a caller of the proxies that begins with number *first*, modulo their number."""
+    urls = options.endpoints
+    policy = RetryPolicy(
+        deadline_ms=options.send_timeout_ms,
+        attempt_timeout_ms=options.request_timeout_ms,
+        max_delay_ms=_PAUSE_MAX_MS,
+    )
+    return BlockingCaller(
+        urls[first % len(urls) :] + urls[: first % len(urls)],
+        namespace=options.namespace,
+        policy=policy,
+        key_file=options.key_file,
+        ca_file=options.ca_file,
+    )
+
+
 class BatchSends:
     """Sends batches for one task; a context manager, which closes the connections.
 
@@ -51,20 +68,9 @@ class BatchSends:
         new_task: Callable[[], bytes] = new_task,
         pause_s: Callable[[float], None] = time.sleep,
     ) -> None:
-        urls, self._options = options.endpoints, options
+        self._options = options
         self._new_task, self._pause_s = new_task, pause_s
-        policy = RetryPolicy(
-            deadline_ms=options.send_timeout_ms,
-            attempt_timeout_ms=options.request_timeout_ms,
-            max_delay_ms=_PAUSE_MAX_MS,
-        )
-        self._caller = BlockingCaller(
-            urls[first % len(urls) :] + urls[: first % len(urls)],
-            namespace=options.namespace,
-            policy=policy,
-            key_file=options.key_file,
-            ca_file=options.ca_file,
-        )
+        self._caller = proxies_of(options, first)
         self._is_over = False
 
     def send_all(self, found: Iterable[Batch]) -> int:

@@ -1,12 +1,14 @@
 """The writers: the part of the sink that uses PySpark.
 
-Spark makes a writer in the driver and pickles it into every task, so it has options only. A row has
-one idempotency key in every attempt of its task, and in every run of its micro-batch: the key names
-the write (a stream: query and batch), the partition and the row.
+Spark makes a writer in the driver and pickles it into every task, so it has options only.
+
+Exactly once: tasks stage, the driver publishes. At least once: a row has one idempotency key in
+every attempt of its task, and in every run of its micro-batch: the key names the write (a stream:
+query and batch), the partition and the row.
 """
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,8 +18,10 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from tern_spark.sink.columns import check_written, rows_of
 from tern_spark.sink.entries import TASK_DIGITS, encode
 from tern_spark.sink.options import WriteOptions
-from tern_spark.sink.requests import Batch, batches
+from tern_spark.sink.publishing import give_up, publish
+from tern_spark.sink.requests import Batch, Place, batches
 from tern_spark.sink.sending import BatchSends
+from tern_spark.sink.staging import Receipt, new_attempt, stage
 
 _QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
 # A RecordBatch with more bytes is encoded in several steps, so that a task's memory is bounded.
@@ -37,16 +41,24 @@ def check_schema(schema: Any, options: WriteOptions) -> None:
 
 
 class TernWriter(DataSourceArrowWriter):  # type: ignore[misc]  # as above
-    """A batch write. *write_id* names it: its tasks' keys differ from those of any other write."""
+    """A batch write, *write_id*: the only batch of a query of that name."""
 
     def __init__(self, options: WriteOptions, write_id: str) -> None:
         self.options = options
         self.write_id = write_id
 
-    def write(self, iterator: Iterator[Any]) -> RowsWritten:
-        """Send the rows of a partition, RecordBatch by RecordBatch."""
-        partition = TaskContext.get().partitionId()
-        return RowsWritten(write_rows(iterator, self.options, partition, self.write_id))
+    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
+        """Send or stage the rows of a partition, RecordBatch by RecordBatch."""
+        return write_task(iterator, self.options, TaskContext.get().partitionId(), self.write_id, 0)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Publish what the tasks have staged."""
+        if receipts := receipts_of(messages):
+            publish(self.options, receipts, is_final=True)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Drop what the tasks have staged."""
+        give_up(self.options, receipts_of(messages))
 
 
 class TernStreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]  # as above
@@ -55,11 +67,35 @@ class TernStreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]  # as
     def __init__(self, options: WriteOptions) -> None:
         self.options = options
 
-    def write(self, iterator: Iterator[Any]) -> RowsWritten:
-        """Send the rows of a partition of one micro-batch."""
+    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
+        """Send or stage the rows of a partition of one micro-batch."""
         context = TaskContext.get()
-        write_id = f"{context.getLocalProperty(_QUERY)}/{context.getLocalProperty(_BATCH)}"
-        return RowsWritten(write_rows(iterator, self.options, context.partitionId(), write_id))
+        query, batch = context.getLocalProperty(_QUERY), int(context.getLocalProperty(_BATCH))
+        return write_task(iterator, self.options, context.partitionId(), query, batch)
+
+    def commit(self, messages: list[WriterCommitMessage | None], _batch: int) -> None:
+        """Publish what the tasks have staged. Spark writes every batch with one task at least."""
+        if receipts := receipts_of(messages):
+            publish(self.options, receipts, is_final=False)
+
+    def abort(self, messages: list[WriterCommitMessage | None], _batch: int) -> None:
+        """Drop what the tasks have staged; those that have failed are not among *messages*."""
+        give_up(self.options, receipts_of(messages))
+
+
+def receipts_of(messages: Iterable[WriterCommitMessage | None]) -> list[Receipt]:
+    """Return the receipts among *messages*; none of a write that is at least once."""
+    return [message for message in messages if isinstance(message, Receipt)]
+
+
+def write_task(
+    found: Iterator[Any], options: WriteOptions, partition: int, query: str, batch: int
+) -> Receipt | RowsWritten:
+    """Write the RecordBatches *found* as one attempt at *partition*."""
+    if not options.is_exactly_once:
+        return RowsWritten(write_rows(found, options, partition, f"{query}/{batch}"))
+    place = Place(query=query, batch=batch, partition=partition, attempt=new_attempt())
+    return stage(options, place, batches_of(found, options, partition, query))
 
 
 def write_rows(found: Iterator[Any], options: WriteOptions, partition: int, write_id: str) -> int:
@@ -77,6 +113,6 @@ def batches_of(found: Iterator[Any], options: WriteOptions, partition: int, writ
         step_rows = max(1, -(-batch.num_rows // max(1, steps)))
         for start in range(0, batch.num_rows, step_rows):
             rows = rows_of(batch.slice(start, step_rows), row)
-            entries = encode(rows, row, task if options.is_idempotent else b"")
+            entries = encode(rows, row, task if options.is_idempotent and not options.is_exactly_once else b"")
             yield from batches(rows, entries, options.topic)
             row += len(rows)

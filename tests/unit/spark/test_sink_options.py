@@ -9,13 +9,16 @@ from tern_spark.sink.columns import ColumnError, check_written
 from tern_spark.sink.options import WRITE_NAMES, WriteOptions, write_options
 from tern_wire.errors import TernError
 
-GOOD = {"endpoint": "http://127.0.0.1:8080", "delivery": "at_least_once", "topic": "orders"}
+GOOD = {"endpoint": "http://127.0.0.1:8080", "topic": "orders"}
 
 
 def test_the_required_options_make_a_write_with_defaults() -> None:
-    """Endpoint and delivery; the topic may be a column."""
+    """The endpoint; the topic may be a column, and every batch is visible once."""
     assert write_options(GOOD) == WriteOptions(endpoints=("http://127.0.0.1:8080",), topic="orders")
-    assert write_options({name: GOOD[name] for name in ("endpoint", "delivery")}).topic == ""
+    assert write_options({"endpoint": GOOD["endpoint"]}).topic == ""
+    assert write_options(GOOD).is_exactly_once
+    later = write_options({**GOOD, "acceptLostHistory": "true", "stageLife": "10m"})
+    assert (later.accepts_lost_history, later.stage_life_ms) == (True, 600_000)
 
 
 def test_names_are_taken_in_any_case_and_spark_s_own_are_passed_over() -> None:
@@ -32,12 +35,13 @@ def test_names_are_taken_in_any_case_and_spark_s_own_are_passed_over() -> None:
         "requesttimeoutms": "500",
         "sendtimeoutms": "1000",
     }
-    assert set(given) == {name.lower() for name in WRITE_NAMES}
+    assert set(given) == {name.lower() for name in WRITE_NAMES} - {"acceptlosthistory", "stagelife"}
     options = write_options({**given, "checkpointLocation": "/c", "queryname": "q"})
     assert options == WriteOptions(
         endpoints=("http://a:1", "http://b:2"),
         topic="orders",
         namespace="shop",
+        is_exactly_once=False,
         is_idempotent=False,
         key_file="app.key",
         ca_file="ca.crt",
@@ -55,9 +59,14 @@ def test_names_are_taken_in_any_case_and_spark_s_own_are_passed_over() -> None:
         ({"path": "orders"}, "take no path here: name the topic with"),
         ({"endpoint": ""}, "endpoint is required"),
         ({"endpoint": "127.0.0.1:8080"}, "endpoint: .*does not begin with http"),
-        ({"delivery": ""}, "delivery is required; use .option"),
-        ({"delivery": "twice"}, "delivery is 'twice'; use .option"),
-        ({"idempotent": "yes"}, "idempotent is 'yes'; use true or false"),
+        ({"delivery": ""}, "delivery is ''; use exactly_once or at_least_once"),
+        ({"delivery": "twice"}, "delivery is 'twice'; use exactly_once or at_least_once"),
+        ({"delivery": "at_least_once", "idempotent": "yes"}, "idempotent is 'yes'; use true or false"),
+        ({"idempotent": "false"}, "idempotent belongs to delivery=at_least_once; this write has delivery=exactly_once"),
+        ({"delivery": "at_least_once", "stageLife": "1h"}, "stageLife belongs to delivery=exactly_once"),
+        ({"stageLife": "9m"}, "stageLife is '9m'; use a duration from '10m' to '1d'"),
+        ({"stageLife": "soon"}, "stageLife is 'soon'; use a duration"),
+        ({"acceptLostHistory": "1"}, "acceptLostHistory is '1'; use true or false"),
         ({"requestsInFlight": "0"}, "requestsInFlight is '0'; use a whole number from 1 to 16"),
         ({"requestTimeoutMs": "1s"}, "requestTimeoutMs is '1s'; use a whole number from 100"),
         ({"sendTimeoutMs": "99"}, "sendTimeoutMs is '99'; use a whole number from 100"),
