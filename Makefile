@@ -11,6 +11,7 @@ SEEDS ?= 400
 FIRST ?= 0
 SCENARIO ?= kill-leader
 SEED ?= 1
+KILLS ?= 20
 FRAMES ?= 1000000
 CASES ?= 20000
 JOBS ?= 3
@@ -32,7 +33,7 @@ PYTEST_DONE = || [ $$? -eq 5 -a -n "$(ARGS)" ]
 PIP_INSTALL = $(BIN)/python -m pip install -q --retries 10
 
 .DEFAULT_GOAL := help
-.PHONY: help install run down test campaigns shake shake-meshes test-spark test-failover test-mixed crash-states sim chaos reloads flood doors contract fuzz blocking check compose-test bench bench-store bench-raft bench-delivery bench-transactions bench-spark load interop packages-test clean wipe
+.PHONY: help install run down test campaigns shake shake-meshes test-spark kill-spark test-failover test-mixed crash-states sim chaos reloads flood doors contract fuzz blocking check compose-test bench bench-store bench-raft bench-delivery bench-transactions bench-spark load interop packages-test clean wipe
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -62,6 +63,9 @@ shake-meshes: .venv/.test ## Run the tests of real meshes while processes of the
 test-spark: .venv/.ready ## Run the tests of the Spark source and of the demo's data; needs Java 17
 	@command -v java >/dev/null || { echo "No java on the PATH: install Java 17, for example openjdk-17-jre-headless."; exit 1; }
 	$(BIN)/python -m pytest -n 2 --dist loadfile tests/spark $(DEMO_TESTS) $(ARGS)
+
+kill-spark: .venv/.ready ## Kill the driver of a pipeline from topic to topic KILLS=20 times (SEED=1), and look for what is lost or twice
+	TERNMQ_SPARK_KILLS=$(KILLS) TERNMQ_SPARK_KILL_SEED=$(SEED) $(BIN)/python -m pytest -q -s tests/spark/test_spark_pipeline_killed.py $(ARGS)
 
 crash-states: .venv/.test ## Recover the store from 50,000 states that a power cut may leave (ARGS='--seeds 20' for more)
 	$(BIN)/python -m tests.crash.enumerate_states $(ARGS)
