@@ -169,7 +169,8 @@ def test_a_state_that_went_wrong_in_memory_is_found(
     """Nothing has met it yet: the node goes, and is copied anew, before it decides anything by it."""
     with quiet():
         memory = MemoryFault(which, fault)
-        with Trial(3, memory) as trial:
+        # A seed whose next comparison comes before anything is decided by that state.
+        with Trial(5, memory) as trial:
             result = trial.run.run()
     assert memory.node, "the fault never happened"
     assert result.is_good, f"{result.violations[:3]} {result.stuck}"

@@ -12,6 +12,7 @@ from tests.sim.checkers import (
     log_agreement,
     lost,
     offsets,
+    publications,
     reads,
     redelivery,
     repeats,
@@ -27,7 +28,7 @@ from tests.sim.history.history import EndState, History, Violation
 CHECKERS = (
     *(lost, unexpected, duplicates, send_order, reads, stale_reads, offsets, leases, redelivery, repeats),
     *(attempts, group_order, dead_letters, delays, seeks),
-    *(transactions, checks),
+    *(transactions, checks, publications),
     *(log_agreement, state_digest, convergence),
 )
 

@@ -3,13 +3,14 @@
 Exactly, for each message of each queue of each node at the end: its body is one that some send named, for that topic and queue (with a message
 group, for any queue); not
 every send of it was refused (`fail`, or a refusing verdict in an `ok`); and without an idempotency key it lies in one place only,
-since no client repeats it. A send of unknown outcome may have stored its message once. (Messages of transactions: see transactions.py, too.)
+since no client repeats it. A send of unknown outcome may have stored its message once. (Messages of transactions and of batches: see transactions.py and publications.py, too.)
 """
 
 from itertools import chain
 
 from tern_wire.link.rows import REPLAYED, SCHEDULED, SCHEDULED_BEFORE, SENT
 from tests.sim.history.history import EndState, History, Outcome, Send, Violation
+from tests.sim.history.publication_values import StageChunk
 from tests.sim.history.transaction_values import Begin
 
 _STORED = frozenset({SENT, REPLAYED, SCHEDULED, SCHEDULED_BEFORE})
@@ -26,6 +27,11 @@ def check(history: History, end: EndState) -> list[Violation]:
             for half in chain(*asked.transactions):
                 known[half.name] = (half.topic, half.queue, bool(half.key))
                 possible.add(half.name)
+        if isinstance(asked, StageChunk):
+            for message in asked.messages:
+                known[message.name] = (asked.topic, message.queue, False)
+                if operation.may_have_happened:
+                    possible.add(message.name)
         if not isinstance(asked, Send):
             continue
         verdicts = operation.sent if operation.outcome is Outcome.OK else None

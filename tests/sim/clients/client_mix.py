@@ -18,6 +18,7 @@ from tests.sim.clients.plan import (
 from tests.sim.clients.special_clients import AlarmProducer, Grower, OrderedProducer, Sender, Sexton
 from tests.sim.clients.transaction_clients import Clerk, Inspector, Teller
 from tests.sim.clients.workload import READERS, Consumer, Producer, Reader
+from tests.sim.clients.writers import Writer
 
 # What the kinds of clients issue of all operations, about.
 _PRODUCERS, _CONSUMERS, _READERS = 0.30, 0.17, 0.11
@@ -25,13 +26,15 @@ _ORDERED, _ALARMS, _JOBS, _LETTERS = 0.06, 0.04, 0.03, 0.03
 _DISPATCHERS, _WORKERS, _CLOCKS = 0.055, 0.06, 0.03
 # Of these, what they begin with: a transaction, a claim, a look at the list. Ends, answers and the rest are as many again.
 _TELLERS, _INSPECTORS, _CLERKS = 0.032, 0.05, 0.006
+# Batches; each is some five operations.
+_WRITERS = 0.012
 
 
 class ClientContext(workload.ClientContext, transaction_clients.ClientContext, Protocol):
     """What all of them use."""
 
 
-Client = Producer | Consumer | Keeper | Reader | Sender | Sexton | Grower | Teller | Inspector | Clerk
+Client = Producer | Consumer | Keeper | Reader | Sender | Sexton | Grower | Teller | Inspector | Clerk | Writer
 
 
 def make_clients(context: ClientContext) -> list[Client]:
@@ -58,6 +61,8 @@ def make_clients(context: ClientContext) -> list[Client]:
     for number, group in enumerate((PULLED, "", PULLED, "")):
         clients.append(Inspector(context, f"i{number}", 4 / (_INSPECTORS * rate), group))
     clients.append(Clerk(context, "clerk", 1 / (_CLERKS * rate)))
+    for number in range(2 * plan.queries):
+        clients.append(Writer(context, f"w{number}", f"q{number % plan.queries}", plan.queries / (_WRITERS * rate)))
     if plan.redriven:
         clients.append(Sexton(context, "sexton", plan.redriven))
     if plan.grows_at_s:

@@ -8,6 +8,7 @@ from tern_broker.core.delivery.repeated_receives import TOKEN_SIZE_BYTES
 from tern_wire.link.requests import RequestCode, body_parts
 from tern_wire.link.rows import SETTLE_ROW
 from tests.sim.clients.bodies import read_records
+from tests.sim.clients.publication_exchange import decode_publication, encode_publication
 from tests.sim.clients.send_encoding import Request, encode_begin, encode_send, read_verdicts
 from tests.sim.clients.transaction_exchange import decode_transaction, encode_transaction
 from tests.sim.history.history import (
@@ -36,6 +37,7 @@ from tests.sim.history.history import (
     Sought,
     Task,
 )
+from tests.sim.history.publication_values import GiveUp, PublishBatch, StageChunk
 from tests.sim.history.transaction_values import Begin
 
 RECEIVE_SIZE_BYTES = 256 * 1024
@@ -119,6 +121,8 @@ class Exchange:
             case Create(_, name, number, settings):
                 head = {"producer_group": name, "create": True, "max_checks": number, **dict(settings)}
                 return Request(RequestCode.ALTER_PRODUCER_GROUP, body_parts(head), True)
+            case StageChunk() | PublishBatch() | GiveUp():
+                return encode_publication(asked, operation, int(now_s * 1000))
             case _:
                 return encode_transaction(asked, self.ids)
 
@@ -163,5 +167,7 @@ class Exchange:
             case Create(what, name, _):
                 self.ids[name] = head[f"{what}_id"]
                 return None
+            case StageChunk() | PublishBatch() | GiveUp():
+                return decode_publication(asked, head)
             case _:
                 return decode_transaction(asked, head, raw, self.ids)

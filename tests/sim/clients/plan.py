@@ -8,6 +8,7 @@ Each way of delivering has a topic, and each that may deliver a message twice ha
      jobs     workers                    nacks, few attempts, dead letters; in some seeds one group's are redriven
      alarms   clock                      messages have a delivery time; some are recalled
      ledger   billing                    nothing but messages of transactions
+     flights                             batches that are staged and published, read by readers alone
      letters  keepers                    held long, extended, and received again with the attempt id
 
 Transactions are of two producer groups: one that checkers ask for by name, one with a check URL, of which they ask as of all that have one.
@@ -23,13 +24,23 @@ TOPICS = ("orders", "trips")
 # Offsets of a group are only set in this topic, and in the other one by the group below: elsewhere, nothing may excuse a redelivery.
 SOUGHT_TOPIC = "trips"
 FIFO_TOPIC, RETRY_TOPIC, DELAY_TOPIC, LEDGER_TOPIC = "rides", "jobs", "alarms", "ledger"
+PUBLISHED_TOPIC = "flights"
 KEPT_TOPIC, KEPT_GROUP = "letters", "keepers"
 # Where messages of transactions may lie.
 TRANSACTION_TOPICS = (LEDGER_TOPIC, "orders")
 SOUGHT_GROUP = "rewind"
 # Groups that have dead letters.
 RETRY_GROUP, FIFO_GROUP = "workers", "dispatch"
-QUEUES = {"orders": 4, "trips": 4, FIFO_TOPIC: 2, RETRY_TOPIC: 2, DELAY_TOPIC: 2, LEDGER_TOPIC: 2, KEPT_TOPIC: 2}
+QUEUES = {
+    "orders": 4,
+    "trips": 4,
+    FIFO_TOPIC: 2,
+    RETRY_TOPIC: 2,
+    DELAY_TOPIC: 2,
+    LEDGER_TOPIC: 2,
+    KEPT_TOPIC: 2,
+    PUBLISHED_TOPIC: 2,
+}
 GROWN_QUEUES = 3
 MESSAGE_GROUPS = tuple(f"g{number}" for number in range(6))
 KINDS = {FIFO_TOPIC: "FIFO", DELAY_TOPIC: "DELAY", LEDGER_TOPIC: "TRANSACTION", "orders": "MIXED"}
@@ -104,6 +115,8 @@ class Plan:
     redriven: str
     # When the ordered topic grows (virtual s from the beginning; 0: never).
     grows_at_s: float
+    # Queries that write batches, two drivers each.
+    queries: int
     operations: int
     pace_s: float
 
@@ -147,6 +160,7 @@ def draw_plan(rng: Random, operations: int, pace_s: float, repeat_within_s: floa
         delay_max_ms=rng.choice((600, 3_000)),
         recall_share=0.25,
         redriven=rng.choice(("", "", RETRY_GROUP, FIFO_GROUP)),
+        queries=rng.choice((0, 1, 2)),
         grows_at_s=rng.uniform(0.2, 0.8) * pace_s if rng.random() < 0.4 else 0.0,
         operations=operations,
         pace_s=pace_s,

@@ -1,6 +1,7 @@
 """Sends as bytes of the link protocol: records and their rows, of ordinary and of half messages; and what is answered to them."""
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -26,7 +27,7 @@ from tern_wire.records.properties import (
 )
 from tern_wire.records.write import encode_record
 from tests.sim.clients.bodies import body_of, message_id
-from tests.sim.history.history import Send, Sent
+from tests.sim.history.history import Send, Sending, Sent
 from tests.sim.history.transaction_values import Begin
 
 _VERDICT = struct.Struct("<IIq")
@@ -43,9 +44,19 @@ class Request:
 
 def encode_send(asked: Send, operation: int, born_ms: int) -> Request:
     """The request for *asked*; *operation* is its number in the history."""
-    topic = asked.topic.encode()
+    packed, is_keyed = encode_messages(asked.topic, asked.messages, operation, born_ms)
+    return Request(
+        RequestCode.SEND, body_parts({"topics": [asked.topic], "rows": len(asked.messages)}, [packed]), is_keyed
+    )
+
+
+def encode_messages(
+    name_of_topic: str, messages: Sequence[Sending], operation: int, born_ms: int
+) -> tuple[bytes, bool]:
+    """Rows and records, and whether each has a key."""
+    topic = name_of_topic.encode()
     rows, records, is_keyed = [], [], True
-    for row, (queue, name, key, size_bytes, message_group, deliver_ms) in enumerate(asked.messages):
+    for row, (queue, name, key, size_bytes, message_group, deliver_ms) in enumerate(messages):
         body = body_of(name, size_bytes)
         crc = crc32(body) & 0x7FFFFFFF
         pairs = [(MESSAGE_ID, message_id(operation, row))]
@@ -61,8 +72,7 @@ def encode_send(asked: Send, operation: int, born_ms: int) -> Request:
         is_keyed = is_keyed and bool(key)
         rows.append(SEND_ROW.pack(len(record), 0, queue, flags, 0, crc, 0, hashed, deliver_ms, hashed_group))
         records.append(record)
-    parts = body_parts({"topics": [asked.topic], "rows": len(rows)}, [b"".join(rows + records)])
-    return Request(RequestCode.SEND, parts, is_keyed)
+    return b"".join(rows + records), is_keyed
 
 
 def encode_begin(asked: Begin, operation: int, born_ms: int) -> Request:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from tests.sim.history.publication_values import PublicationAnswered
 from tests.sim.history.transaction_values import Check, Described, Ended, TransactionEnd
 
 
@@ -120,6 +121,7 @@ Answered = (
     | Pulled
     | Browsed
     | Task
+    | PublicationAnswered
     | bytes
     | None
 )

@@ -2,6 +2,7 @@
 
 from typing import Any, NamedTuple
 
+from tests.sim.history.publication_values import PublicationAsked
 from tests.sim.history.transaction_values import TransactionAsked
 
 # As the actions of tern_wire.link.rows; on the link it is a request of its own.
@@ -150,4 +151,5 @@ Asked = (
     | Redrive
     | Create
     | TransactionAsked
+    | PublicationAsked
 )

@@ -17,12 +17,13 @@ from tests.sim.laws.observers import Observers
 from tests.sim.planted.broker import BROKER
 from tests.sim.planted.delivery import DELIVERY
 from tests.sim.planted.planting import changed, quiet
+from tests.sim.planted.publications import PUBLICATIONS
 from tests.sim.planted.raft import CONSENSUS, RULES
 from tests.sim.planted.storage import STORAGE
 from tests.sim.planted.transactions import TRANSACTIONS
 from tests.sim.seed_run import run_seed
 
-BUGS = (*RULES, *CONSENSUS, *STORAGE, *BROKER, *DELIVERY, *TRANSACTIONS)
+BUGS = (*RULES, *CONSENSUS, *STORAGE, *BROKER, *DELIVERY, *TRANSACTIONS, *PUBLICATIONS)
 SEEDS = 400
 
 

@@ -47,6 +47,8 @@ class Port:
             "group_id": GROUP.hex(),
             "on_frame": self._on_frame,
             "frame_size_max_bytes": 8 << 20,
+            # A busy machine accepts hundreds of connections before this one.
+            "timeout_s": DEADLINE_S,
         }
         link = await dial("127.0.0.1", self.links.port, **settings | changes)
         self._stack.callback(link.abort, "the test is over")
