@@ -36,6 +36,7 @@ from tern_cli.commands.namesrv import namesrv_app
 from tern_cli.commands.pass_over import raft_app
 from tern_cli.commands.placement import place_topic, show_placement
 from tern_cli.commands.producer_group import producer_group_app
+from tern_cli.commands.publication import publication_app
 from tern_cli.commands.query import msg_app, seek_group, show_lag, show_topic_stats
 from tern_cli.commands.request import reply, request
 from tern_cli.commands.scheduled import scheduled_app
@@ -227,6 +228,7 @@ app.add_typer(dlq_app, name="dlq", rich_help_panel="Messages")
 app.add_typer(tx_app, name="tx", rich_help_panel="Messages")
 app.add_typer(topic_app, name="topic", rich_help_panel="Admin")
 app.add_typer(lease_app, name="lease", rich_help_panel="Admin")
+app.add_typer(publication_app, name="publication", rich_help_panel="Admin")
 app.add_typer(demo_app, name="demo", rich_help_panel="Mesh")
 app.add_typer(spark_app, name="spark", rich_help_panel="Files")
 group_app.command(name="members")(list_members)

@@ -8,6 +8,7 @@ from typing import Any
 from tern_client.asynchronous.broker_groups import BrokerGroupCalls
 from tern_client.asynchronous.dead_letters import DeadLetterCalls
 from tern_client.asynchronous.principals import PrincipalCalls
+from tern_client.asynchronous.publications import PublicationCalls
 from tern_client.asynchronous.queries import QueryCalls
 from tern_client.asynchronous.reads import ReadCalls
 from tern_client.asynchronous.topics import TopicCalls
@@ -30,7 +31,16 @@ from tern_wire.limits import RECEIVE_SIZE_MAX_BYTES
 from tern_wire.paths import CLUSTER_PATH
 
 
-class Admin(TopicCalls, DeadLetterCalls, QueryCalls, ReadCalls, ProducerGroupCalls, PrincipalCalls, BrokerGroupCalls):
+class Admin(
+    TopicCalls,
+    DeadLetterCalls,
+    QueryCalls,
+    ReadCalls,
+    PublicationCalls,
+    ProducerGroupCalls,
+    PrincipalCalls,
+    BrokerGroupCalls,
+):
     """Declares, inspects and changes topics, groups and transactions; reads queues by offset.
 
     It owns its connections, and tasks may share it. Its arguments are those of a producer. Errors

@@ -9,6 +9,7 @@ from typing import Any
 from tern_client.blocking.broker_groups import BlockingBrokerGroupCalls
 from tern_client.blocking.dead_letters import BlockingDeadLetterCalls
 from tern_client.blocking.principals import BlockingPrincipalCalls
+from tern_client.blocking.publications import BlockingPublicationCalls
 from tern_client.blocking.queries import BlockingQueryCalls
 from tern_client.blocking.reads import BlockingReadCalls
 from tern_client.blocking.topics import BlockingTopicCalls
@@ -36,6 +37,7 @@ class BlockingAdmin(
     BlockingDeadLetterCalls,
     BlockingQueryCalls,
     BlockingReadCalls,
+    BlockingPublicationCalls,
     BlockingProducerGroupCalls,
     BlockingPrincipalCalls,
     BlockingBrokerGroupCalls,

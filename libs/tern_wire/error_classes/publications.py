@@ -45,8 +45,8 @@ class PublicationNotFound(TernError):
 class StagesFull(TernError):
     code, status, retryable, title = "stages-full", 503, True, "Too many messages are staged"
     fix = (
-        "{what}: {actual}, at most {limit}. Smaller batches (Spark: maxRowsPerTrigger of the source) need less. GET /v1/publications "
-        "lists what is staged; DELETE a batch that nobody will publish."
+        "{what}: {actual}, at most {limit}. Smaller batches (Spark: maxRowsPerTrigger of the source) need less. `ternmq publication ls` "
+        "lists what is staged, `rm` drops what nobody will publish."
     )
 
 

@@ -53,6 +53,29 @@ TASK = {
     "finished_at": None,
     "failures": [],
 }
+PUBLICATION: dict[str, Any] = {
+    "query": "nightly",
+    "owner": "etl",
+    "broker_group": "broker-a",
+    "batch": 41,
+    "rows": 12_000,
+    "published_at": T,
+    "final": False,
+    "stages": 1,
+    "staged_rows": 1_024,
+    "topics": ["orders"],
+}
+STAGE = {
+    "batch": 42,
+    "partition": 3,
+    "attempt": 17,
+    "rows": 1_024,
+    "size_bytes": 204_800,
+    "begun_at": T,
+    "staged_at": T,
+    "kept_until": T,
+}
+ABANDONED = {"query": "nightly", "batch": 42, "stages": 1, "rows": 1_024}
 LEASE: dict[str, Any] = {
     "lease": "c41d7be09a5f2e3806b7d914.broker-a",
     "owner": "archive",
@@ -260,6 +283,9 @@ _ANSWERS: list[tuple[str, str, Callable[[], Reply]]] = [
     ("DELETE", r"/v1/(topics/\w+/scheduled|principals/\w+/keys)/\w+", lambda: _GONE),
     ("DELETE", r"/v1/read-leases/[\w.-]+", lambda: _GONE),
     ("GET", r"/v1/read-leases", lambda: said({"leases": [LEASE]})),
+    ("GET", r"/v1/publications", lambda: said({"publications": [PUBLICATION]})),
+    ("GET", r"/v1/publications/[\w.-]+", lambda: said({**PUBLICATION, "staged": [STAGE]})),
+    ("DELETE", r"/v1/publications/[\w.-]+/batches/\d+", lambda: said({**ABANDONED})),
     ("GET", r"/v1/acls", lambda: said({"acls": [{"principal": "shop", **GRANT}]})),
     ("GET", r"/v1/cluster", lambda: said({**SERVER, "broker_groups": {"broker-a": BROKER_GROUP}})),
     ("GET", r"/v1/broker-groups/[\w-]+", lambda: said(LEFT)),

@@ -38,6 +38,9 @@ scheduled ls orders
 scheduled cancel orders r1
 lease ls
 lease rm 5b1f.broker-a
+publication ls
+publication show nightly
+publication rm nightly 42
 dlq ls billing
 dlq show billing broker-a:17
 dlq redrive billing --all
