@@ -1,7 +1,9 @@
-"""`python -m loadtest.bench.spark`: Spark's reads from a mesh of three brokers, beside Parquet.
+"""`python -m loadtest.bench.spark`: reads from a mesh of three brokers, and writes to it.
 
-A fresh mesh gets a million rows of 1 KiB; each bench runs its cases in alternating rounds. About 5
-minutes and 8 GB of disk below `.tern/bench/`, which it removes. `--rows 100000` is quick, and its
+Reads stand beside Parquet, writes beside the plain batch send.
+
+A fresh mesh gets a million rows of 1 KiB; each bench runs its cases in alternating rounds. About 8
+minutes and 16 GB of disk below `.tern/bench/`, which it removes. `--rows 100000` is quick, and its
 bars are not judged. No assertion on any time. Exit code 1 when a row is missing, MISSED when
 everything is right and a bar of a run at full size is missed.
 """
@@ -23,14 +25,15 @@ from loadtest.bench.own_mesh import own_mesh
 from loadtest.bench.spark.engine import Engine, open_spark
 from loadtest.bench.spark.reads import bench_reads
 from loadtest.bench.spark.rows import BATCH_MESSAGES, load_rows
+from loadtest.bench.spark.writes import bench_writes
 
 _FOLDER = Path(".tern/bench")
 ROWS = 1_000_000
-# For each row: three brokers' logs, and Parquet.
-_DISK_PER_ROW_BYTES = 6_000
-# A bench gets the engine, rounds and warm-ups. Further ones (streams, sinks) come here.
+# For each row: three brokers' logs, Parquet, and 21 writes of a tenth.
+_DISK_PER_ROW_BYTES = 16_000
+# A bench gets the engine, rounds and warm-ups. Further ones (streams) come here.
 Bench = Callable[[Engine, int, int], Iterator[Figure]]
-BENCHES: Mapping[str, Bench] = {"reads": bench_reads}
+BENCHES: Mapping[str, Bench] = {"reads": bench_reads, "writes": bench_writes}
 
 
 def run(names: list[str], rows: int, rounds: int, warm_ups: int, seed: int, output: Path) -> list[Figure]:

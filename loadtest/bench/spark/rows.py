@@ -35,8 +35,8 @@ def load_rows(mesh: OwnMesh, rows: int, rng: random.Random) -> float:
     return done.per_s
 
 
-def batches(rows: int, rng: random.Random) -> Iterator[Prepared]:
-    """Yield requests of BATCH_MESSAGES messages each for *rows* messages.
+def batches(rows: int, rng: random.Random, topic: str = TOPIC) -> Iterator[Prepared]:
+    """Yield requests of BATCH_MESSAGES messages each for *rows* messages of *topic*.
 
     They are made when they are needed: a million bodies are a gigabyte.
     """
@@ -44,7 +44,7 @@ def batches(rows: int, rng: random.Random) -> Iterator[Prepared]:
     for first in range(0, rows, BATCH_MESSAGES):
         messages = [_message(number, pads[number % _PADS]) for number in range(first, first + BATCH_MESSAGES)]
         body = msgspec.msgpack.encode({"messages": messages})
-        yield prepare("POST", paths.batch_path(TOPIC), body, _HEADERS)
+        yield prepare("POST", paths.batch_path(topic), body, _HEADERS)
 
 
 def _message(number: int, pad: str) -> dict[str, object]:

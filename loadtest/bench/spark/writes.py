@@ -1,0 +1,62 @@
+"""Batch writes of a tenth of the rows: exactly once beside at least once, and that beside the plain
+batch send.
+
+The rows come from Parquet, whose reading is part of a write's time. Every run has a topic of its
+own, whose messages are counted.
+"""
+
+import asyncio
+import random
+from collections.abc import Iterator
+from itertools import count
+from typing import Any
+
+from loadtest.bench.closed_loop import run_to_end
+from loadtest.bench.figures import Figure
+from loadtest.bench.own_mesh import HOST
+from loadtest.bench.sending import check_stored, send_batches
+from loadtest.bench.spark.engine import Engine
+from loadtest.bench.spark.rounds import figure_of, measure
+from loadtest.bench.spark.rows import BATCH_MESSAGES, batches
+from tern_wire import paths
+
+# A run of every round stays on the disks of three brokers.
+SHARE = 10
+_CONNECTIONS, _QUEUES = 8, 8
+_COLUMNS = ("body", "keys", "tags", "properties")
+
+
+def bench_writes(engine: Engine, rounds: int, warm_ups: int) -> Iterator[Figure]:
+    """Yield spark_send, spark_sink_at_least_once, spark_sink_exactly_once.
+
+    BenchFailed when a topic has not exactly the rows that were written.
+    """
+    rows = engine.rows // SHARE // BATCH_MESSAGES * BATCH_MESSAGES
+    folder = str(engine.folder / "written")
+    engine.ternmq(engine.spark.read).select(*_COLUMNS).limit(rows).write.parquet(folder)
+    topics = (f"written-{number}" for number in count())
+    cases = {
+        "spark_send": lambda: _send(engine, next(topics), rows),
+        "spark_sink_at_least_once": lambda: _write(engine, folder, next(topics), rows, "at_least_once"),
+        "spark_sink_exactly_once": lambda: _write(engine, folder, next(topics), rows, "exactly_once"),
+    }
+    found = measure(cases, rows, engine.cpu_seconds, rounds=rounds, warm_ups=warm_ups)
+    send, least, exactly = (found[name] for name in cases)
+    yield figure_of("spark_send", send)
+    yield figure_of("spark_sink_at_least_once", least, send)
+    yield figure_of("spark_sink_exactly_once", exactly, least)
+
+
+def _write(engine: Engine, folder: str, topic: str, rows: int, delivery: str) -> None:
+    engine.mesh.ask("PUT", paths.topic_path(topic), {"queues": _QUEUES})
+    frame: Any = engine.spark.read.parquet(folder)
+    writer = frame.write.format("ternmq").mode("append").option("endpoint", f"http://{HOST}:{engine.mesh.port}")
+    writer.option("topic", topic).option("delivery", delivery).save()
+    check_stored(engine.mesh, topic, rows)
+
+
+def _send(engine: Engine, topic: str, rows: int) -> None:
+    engine.mesh.ask("PUT", paths.topic_path(topic), {"queues": _QUEUES})
+    requests = batches(rows, random.Random(rows), topic)
+    asyncio.run(run_to_end(engine.mesh.port, _CONNECTIONS, send_batches(requests, BATCH_MESSAGES)))
+    check_stored(engine.mesh, topic, rows)
