@@ -96,6 +96,15 @@ class Filter:
     _reader: PropertyReader = field(default_factory=lambda: PropertyReader(()), compare=False, repr=False)
     _holds: _Holds = field(default=lambda values: True, compare=False, repr=False)
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The properties that decide; none for everything."""
+        return self._reader.names
+
+    def holds(self, values: list[str | None]) -> bool:
+        """Return whether a message with *values* of `names` matches. None: it has none."""
+        return self._holds(values)
+
     def preselect(self, entries: npt.NDArray[np.void]) -> Mask:
         """Return a mask of the *entries* (dtype QUEUE_ENTRIES, shape (n,)) that may match by the
         hash of their tag.

@@ -8,6 +8,7 @@ or the cluster. The driver only plans, and joins what the tasks return.
 JOBS = {
     "archive": "tern_jobs.archive_job",
     "verify": "tern_jobs.verify_job",
+    "replay": "tern_jobs.replay_job",
     "compact": "tern_jobs.compact_job",
     "rollup": "tern_jobs.rollup_job",
     "lag": "tern_jobs.lag_job",

@@ -7,6 +7,7 @@ from functools import partial
 
 from tern_jobs.archive.folder import ArchiveFolder
 from tern_jobs.archive.manifests import (
+    ARCHIVE_FOLDERS,
     VERSION,
     ArchivedRange,
     Chain,
@@ -71,7 +72,8 @@ def run(options: Namespace, tasks: Tasks, progress: Progress, clock: Clock) -> O
         attempt = uuid.uuid4().hex
         if is_resumed:
             progress.step(f"finishes the plan of run {plan.number}, which was interrupted")
-            folder.drop_parts()
+            for place in ARCHIVE_FOLDERS:
+                folder.drop_parts(place)
         else:
             write_plan(folder, plan, attempt)
         task = partial(archive_range, options=reading, uri=options.to)

@@ -5,12 +5,14 @@ from functools import partial
 
 from tern_jobs.archive.checking import CheckTask, check_range, compared_from, contiguity_faults, span_faults
 from tern_jobs.archive.folder import ArchiveFolder
-from tern_jobs.archive.manifests import ArchivedRange, current_ranges, next_offsets, read_chain
+from tern_jobs.archive.manifests import ArchivedRange, Chain, current_ranges, next_offsets, read_chain
+from tern_jobs.archive.planning import chain_or_fail
 from tern_jobs.frame.outcome import Bars, JobFailed, Outcome, Table
 from tern_jobs.frame.progress import Progress
 from tern_jobs.frame.run import Clock, Job
 from tern_jobs.frame.tasks import Tasks
 from tern_jobs.frame.topics import topic_options
+from tern_jobs.replay.contents import contents_of, total
 from tern_spark.options import ReadOptions
 from tern_spark.pages import ProxyPages
 from tern_spark.ranges import QueueSpan
@@ -22,6 +24,10 @@ def arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--archive", required=True, metavar="DEST", help="folder or URI that `archive` wrote to")
     parser.add_argument("--topics", default="", help="only these topics, separated by commas; default: all of it")
     parser.add_argument("--without-broker", action="store_true", help="only compare the archive with itself")
+    parser.add_argument(
+        "--copy", default="", metavar="DEST", help="another archive: prove that it has the same messages, each once"
+    )
+    parser.add_argument("--copy-topics", default="", help="only these topics of the copy; default: all of it")
     parser.add_argument("--head", default="", help="hash that the newest manifest must have, kept from an earlier run")
 
 
@@ -35,10 +41,10 @@ def run(options: Namespace, tasks: Tasks, progress: Progress, clock: Clock) -> O
     faults = list(chain.faults)
     if options.head and options.head != chain.head:
         faults.append(f"manifest {len(chain.manifests):08}.json: its hash is {chain.head}, not {options.head}")
-    wanted = {name.strip() for name in options.topics.split(",") if name.strip()}
-    ranges = [found for found in current_ranges(chain.manifests) if not wanted or found.topic in wanted]
-    if missing := sorted(wanted - {found.topic for found in ranges}):
-        raise JobFailed("There is no such topic in the archive", f"Not archived: {', '.join(missing)}.", exit_code=2)
+    ranges = _chosen(chain, options.topics)
+    copied = (
+        _chosen(chain_or_fail(read_chain(ArchiveFolder(options.copy))), options.copy_topics) if options.copy else []
+    )
     faults += contiguity_faults(ranges)
 
     spans: list[QueueSpan] = []
@@ -54,6 +60,9 @@ def run(options: Namespace, tasks: Tasks, progress: Progress, clock: Clock) -> O
     checked = tasks.map("verifies", partial(check_range, uri=options.archive, options=reading), items)
     faults += [fault for result in checked for fault in result.faults]
 
+    if options.copy:
+        faults += _copy_faults(options, ranges, copied, tasks)
+
     rows = sum(result.rows for result in checked)
     compared = sum(result.compared_rows for result in checked)
     lost = sum(found.end - found.start for found in ranges if found.is_skipped)
@@ -64,7 +73,8 @@ def run(options: Namespace, tasks: Tasks, progress: Progress, clock: Clock) -> O
         headline = f"{len(faults)} faults in {what}."
     else:
         against = f", {compared:,} of them compared with the brokers" if reading else ""
-        headline = f"The archive holds: {what}{against}."
+        same = f", and the copy at {options.copy} has the same messages" if options.copy else ""
+        headline = f"The archive holds: {what}{against}{same}."
     rows_by_topic = _by_topic(ranges, [result.compared_rows for result in checked])
     return Outcome(
         headline=headline,
@@ -91,6 +101,33 @@ def run(options: Namespace, tasks: Tasks, progress: Progress, clock: Clock) -> O
         ],
         faults=faults,
     )
+
+
+def _chosen(chain: Chain, topics: str) -> list[ArchivedRange]:
+    """Return the current ranges of *topics*, separated by commas; "" for all."""
+    wanted = {name.strip() for name in topics.split(",") if name.strip()}
+    ranges = [found for found in current_ranges(chain.manifests) if not wanted or found.topic in wanted]
+    if missing := sorted(wanted - {found.topic for found in ranges}):
+        raise JobFailed("There is no such topic in the archive", f"Not archived: {', '.join(missing)}.", exit_code=2)
+    return ranges
+
+
+def _copy_faults(
+    options: Namespace, ranges: list[ArchivedRange], copied: list[ArchivedRange], tasks: Tasks
+) -> list[str]:
+    """Return the difference between the messages of both archives, if there is one."""
+    ours, theirs = (
+        total(tasks.map(what, partial(contents_of, uri=uri), [found for found in of_it if found.file]))
+        for what, uri, of_it in (
+            ("reads what was copied", options.archive, ranges),
+            ("reads the copy", options.copy, copied),
+        )
+    )
+    if ours == theirs:
+        return []
+    if ours.rows != theirs.rows:
+        return [f"{options.copy} has {theirs.rows:,} messages, the archive {ours.rows:,}"]
+    return [f"{options.copy} has as many messages as the archive, and others: {theirs.hexdigest()}, {ours.hexdigest()}"]
 
 
 def _spans(reading: ReadOptions) -> list[QueueSpan]:
@@ -129,7 +166,8 @@ file, the counts and checksums of its rows, and, as far as the brokers still hav
 the same rows there. Exit code 1, with one line for each fault, when anything differs.
 
   ternmq spark run verify --archive /archive
-  ternmq spark run verify --archive /archive --without-broker --master inline""",
+  ternmq spark run verify --archive /archive --without-broker --master inline
+  ternmq spark run verify --archive /archive --topics orders --copy /copy --copy-topics orders-again""",
     arguments=arguments,
     run=run,
 )

@@ -78,6 +78,32 @@ def test_an_archive_of_a_real_topic_holds(mesh: Mesh, tmp_path: Path) -> None:
     assert ended(mesh, "archive", "--topics", "orders", "--to", to).facts["rows"] == 0
 
 
+def test_a_replay_has_the_same_messages_again(mesh: Mesh, tmp_path: Path) -> None:
+    """From the archive in small batches, and from the brokers by tag; the archive of what it wrote is equal. Run again, it
+    sends nothing.
+    """
+    with BlockingAdmin(mesh.endpoint) as admin:
+        admin.create_topic("orders-again", 3)
+        admin.create_topic("red-again", 2)
+    to, copy = str(tmp_path / "archive"), str(tmp_path / "copy")
+    assert ended(mesh, "archive", "--topics", "orders", "--to", to, "--rows-per-file", "400").code == 0
+    given = ("--archive", to, "--to", "orders-again", "--batch-rows", "700")
+    done = ended(mesh, "replay", *given)
+    assert (done.code, done.facts["rows"], done.facts["batches"]) == (0, MESSAGES, 5), done.stderr
+    assert ended(mesh, "replay", *given).facts["rows"] == 0
+    assert ended(mesh, "archive", "--topics", "orders-again", "--to", copy).facts["rows"] == MESSAGES
+    proof = ended(mesh, "verify", "--archive", to, "--copy", copy)
+    assert (proof.code, proof.faults) == (0, []), proof.stderr
+
+    from_brokers = ("--from-topics", "orders", "--filter", "red", "--state", str(tmp_path), "--to", "red-again")
+    chosen = ended(mesh, "replay", *from_brokers)
+    assert (chosen.code, chosen.facts["rows"]) == (0, MESSAGES // 2), chosen.stderr
+    assert ended(mesh, "replay", *from_brokers).facts["rows"] == 0
+    later = str(int(time.time() * 1_000) + 3_600_000)
+    none = ended(mesh, "replay", *from_brokers[:-2], "--since", later, "--to", "red-again")
+    assert (none.code, none.facts["rows"]) == (0, 0), none.stderr
+
+
 def test_a_rollup_counts_every_message_by_tag(mesh: Mesh) -> None:
     """Half of them red."""
     found = ended(mesh, "rollup", "--topics", "orders")

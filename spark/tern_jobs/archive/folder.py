@@ -99,9 +99,11 @@ class ArchiveFolder:
         found = [info.base_name for info in self._files.get_file_info(selector) if info.is_file]
         return sorted(name for name in found if _PART not in name)
 
-    def drop_parts(self) -> int:
-        """Remove the unfinished files of killed writers; return how many there were."""
-        selector = fs.FileSelector(self._root, recursive=True, allow_not_found=True)
+    def drop_parts(self, folder: str) -> int:
+        """Remove the unfinished files of killed writers below *folder*; return how many there
+        were.
+        """
+        selector = fs.FileSelector(self._at(folder), recursive=True, allow_not_found=True)
         found = [info.path for info in self._files.get_file_info(selector) if info.is_file and _PART in info.base_name]
         for path in found:
             self._files.delete_file(path)

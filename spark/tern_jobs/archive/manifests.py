@@ -14,6 +14,8 @@ from tern_jobs.frame.outcome import JobFailed
 
 VERSION = 1
 _MANIFESTS, _PLANS = "manifests", "plans"
+# Those that `archive` writes; `replay` keeps its state beside them.
+ARCHIVE_FOLDERS = ("data", _MANIFESTS, _PLANS)
 
 
 class PlannedRange(msgspec.Struct, frozen=True, kw_only=True):

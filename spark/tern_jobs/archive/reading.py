@@ -28,15 +28,37 @@ def broker_batches(
     return read_ranges([QueueRange(topic=topic, queue=queue, start=start, end=end)], strict, tuple(names))
 
 
-def file_batches(folder: ArchiveFolder, path: str, from_offset: int = 0) -> Iterator[Any]:
-    """Yield the rows of a Parquet file of the archive from *from_offset* on.
+def file_batches(folder: ArchiveFolder, path: str, from_offset: int = 0, to_offset: int | None = None) -> Iterator[Any]:
+    """Yield the rows of a Parquet file of the archive from *from_offset* on, to below *to_offset*.
 
-    FileNotFoundError, or an ArrowException when it is no whole Parquet file.
+    Only row groups with such rows are read. FileNotFoundError, or an ArrowException when it is no
+    whole Parquet file.
     """
     with folder.open(path) as source, pq.ParquetFile(source, page_checksum_verification=True) as parquet:
-        for batch in parquet.iter_batches(batch_size=_BATCH_ROWS):
+        groups = _groups_of(parquet.metadata, from_offset, to_offset)
+        for batch in parquet.iter_batches(batch_size=_BATCH_ROWS, row_groups=groups):
             kept = batch
             if from_offset:
-                kept = batch.filter(pc.greater_equal(batch.column("queue_offset"), from_offset))
+                kept = kept.filter(pc.greater_equal(kept.column("queue_offset"), from_offset))
+            if to_offset is not None:
+                kept = kept.filter(pc.less(kept.column("queue_offset"), to_offset))
             if kept.num_rows:
                 yield kept
+
+
+def _groups_of(metadata: Any, from_offset: int, to_offset: int | None) -> list[int]:
+    """Return the row groups that may have such offsets; all of them where they have no figures."""
+    if not from_offset and to_offset is None:
+        return list(range(metadata.num_row_groups))
+    leaf = [metadata.schema.column(at).path for at in range(metadata.num_columns)].index("queue_offset")
+    chosen = []
+    for number in range(metadata.num_row_groups):
+        figures = metadata.row_group(number).column(leaf).statistics
+        is_outside = (
+            figures is not None
+            and figures.has_min_max
+            and (figures.max < from_offset or (to_offset is not None and figures.min >= to_offset))
+        )
+        if not is_outside:
+            chosen.append(number)
+    return chosen

@@ -6,12 +6,14 @@ only then. A driver that dies in between publishes again, and is answered that i
 
 import json
 from collections.abc import Sequence
+from typing import NamedTuple
 from urllib.parse import quote
 
+from tern_client.calls.documents import read_document
 from tern_client.transport.blocking_transport import BlockingCaller
 from tern_client.transport.calling import call
 from tern_client.transport.clock import now_ms
-from tern_client.transport.exchange import Request
+from tern_client.transport.exchange import Request, Response
 from tern_spark.sink.options import WriteOptions
 from tern_spark.sink.sending import proxies_of
 from tern_spark.sink.staging import Receipt
@@ -20,8 +22,16 @@ from tern_wire.limits_publications import PUBLISHED_TOPICS_MAX
 from tern_wire.paths import JSON, publication_path
 
 
-def publish(options: WriteOptions, receipts: Sequence[Receipt], *, is_final: bool) -> None:
-    """Publish the batch of *receipts*, at least one.
+class Published(NamedTuple):
+    """The last batch of a query, and its rows."""
+
+    batch: int
+    rows: int
+
+
+def publish(options: WriteOptions, receipts: Sequence[Receipt], *, is_final: bool) -> Published:
+    """Publish the batch of *receipts*, at least one. A query that has published a later batch is
+    told that one.
 
     *is_final*: the query has no other batch. TernError: nothing is visible, or (OutcomeUnknown)
     it is not known whether; a repeat is safe.
@@ -41,7 +51,9 @@ def publish(options: WriteOptions, receipts: Sequence[Receipt], *, is_final: boo
     }
     path = publication_path(quote(first.query, safe=""), str(first.batch))
     body = json.dumps(document, separators=(",", ":")).encode()
-    _ask(options, Request("POST", path, (("Content-Type", JSON),), body, repeatable=True, stores=True))
+    request = Request("POST", path, (("Content-Type", JSON),), body, repeatable=True, stores=True)
+    told = read_document(_ask(options, request))
+    return Published(batch=told["batch"], rows=told["rows"])
 
 
 def give_up(options: WriteOptions, receipts: Sequence[Receipt]) -> None:
@@ -57,9 +69,9 @@ def give_up(options: WriteOptions, receipts: Sequence[Receipt]) -> None:
         return
 
 
-def _ask(options: WriteOptions, request: Request) -> None:
+def _ask(options: WriteOptions, request: Request) -> Response:
     caller: BlockingCaller = proxies_of(options, 0)
     try:
-        caller.drive(call(caller.course, request, now_ms()))
+        return caller.drive(call(caller.course, request, now_ms()))
     finally:
         caller.close()

@@ -14,8 +14,6 @@ from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
-from pyspark.sql.datasource import WriterCommitMessage
-
 from tern_client.transport.calling import call
 from tern_client.transport.clock import now_ms
 from tern_spark.sink.options import WriteOptions
@@ -34,7 +32,7 @@ def new_attempt() -> int:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Receipt(WriterCommitMessage):  # type: ignore[misc]  # PySpark ships no types
+class Receipt:
     """What a task tells the driver: its stage, with the number of its rows, and their topics.
     *is_published*: the batch was published before, so nothing is staged.
     """

@@ -35,6 +35,13 @@ class RowsWritten(WriterCommitMessage):  # type: ignore[misc]  # PySpark ships n
     rows: int
 
 
+@dataclass(frozen=True, slots=True)
+class RowsStaged(WriterCommitMessage):  # type: ignore[misc]  # as above
+    """What a task tells the driver that publishes."""
+
+    receipt: Receipt
+
+
 def check_schema(schema: Any, options: WriteOptions) -> None:
     """Check the columns of a StructType; ColumnError."""
     check_written(((field.name, field.dataType.simpleString()) for field in schema.fields), options.topic)
@@ -85,17 +92,17 @@ class TernStreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]  # as
 
 def receipts_of(messages: Iterable[WriterCommitMessage | None]) -> list[Receipt]:
     """Return the receipts among *messages*; none of a write that is at least once."""
-    return [message for message in messages if isinstance(message, Receipt)]
+    return [message.receipt for message in messages if isinstance(message, RowsStaged)]
 
 
 def write_task(
     found: Iterator[Any], options: WriteOptions, partition: int, query: str, batch: int
-) -> Receipt | RowsWritten:
+) -> RowsStaged | RowsWritten:
     """Write the RecordBatches *found* as one attempt at *partition*."""
     if not options.is_exactly_once:
         return RowsWritten(write_rows(found, options, partition, f"{query}/{batch}"))
     place = Place(query=query, batch=batch, partition=partition, attempt=new_attempt())
-    return stage(options, place, batches_of(found, options, partition, query))
+    return RowsStaged(stage(options, place, batches_of(found, options, partition, query)))
 
 
 def write_rows(found: Iterator[Any], options: WriteOptions, partition: int, write_id: str) -> int:

@@ -26,6 +26,7 @@ _STAGED = re.compile(
     r"/v1/topics/([^/]+)/staged/([^/]+)/(\d+)/(\d+)/(\d+)/(\d+)\?life=(\d+)ms(&accept_lost_history=true)?"
 )
 _PUBLICATION = re.compile(r"/v1/publications/([^/]+)/batches/(\d+)")
+_QUERY = re.compile(r"/v1/publications/([^/]+)")
 _REUSED = {"code": "idempotency-key-reused"}
 _LATER = {"code": "no-leader", "broker_group": "broker-a"}
 
@@ -45,6 +46,7 @@ class Store:
     url: str = ""
     # What queries have published last, and what they have staged: by batch, partition and attempt, the chunks.
     published: dict[str, int] = field(default_factory=dict)
+    published_rows: dict[str, int] = field(default_factory=dict)
     stages: dict[str, dict[tuple[int, int, int], dict[int, Chunk]]] = field(default_factory=dict)
     publications: list[dict[str, Any]] = field(default_factory=list)
     _keys: dict[tuple[str, str], bytes] = field(default_factory=dict)
@@ -88,9 +90,15 @@ class Store:
                 for number in sorted(chunks):
                     topic, messages = chunks[number]
                     self.topics.setdefault(topic, []).extend(messages)
-            self.published[query] = batch
+            self.published[query], self.published_rows[query] = batch, rows
             self.stages[query] = {key: chunks for key, chunks in stages.items() if key[0] > batch}
-        return {"batch": self.published[query], "rows": rows}
+        return self.publication(query)
+
+    def publication(self, query: str) -> Any:
+        """The last batch of a query."""
+        if query not in self.published:
+            return {"code": "publication-not-found", "query": query}
+        return {"query": query, "batch": self.published[query], "rows": self.published_rows[query]}
 
     def abandon(self, query: str, batch: int) -> dict[str, Any]:
         """Drop the stages of a batch."""
@@ -130,6 +138,11 @@ def batch_server() -> Iterator[Store]:
             numbers = [int(found[number]) for number in range(3, 7)]
             place = numbers[0], numbers[1], numbers[2], numbers[3]
             self._do(lambda: store.stage(found[1], found[2], place, messages))
+
+        def do_GET(self) -> None:
+            found = _QUERY.fullmatch(self.path)
+            assert found is not None, self.path
+            self._do(lambda: store.publication(found[1]))
 
         def do_DELETE(self) -> None:
             found = _PUBLICATION.fullmatch(self.path)

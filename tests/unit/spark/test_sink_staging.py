@@ -9,7 +9,7 @@ import pytest
 from tern_spark.sink.options import WriteOptions, write_options
 from tern_spark.sink.publishing import give_up, publish
 from tern_spark.sink.staging import Receipt
-from tern_spark.sink.writer import RowsWritten, TernStreamWriter, TernWriter, receipts_of, write_task
+from tern_spark.sink.writer import RowsStaged, RowsWritten, TernStreamWriter, TernWriter, receipts_of, write_task
 from tern_wire.errors import IllegalTag, NoLeader, OutcomeUnknown, StageUnknown, TopicNotFound
 from tests.support.client.batch_server import Fault, Store, batch_server
 from tests.unit.spark.test_sink_sending import NO_LEADER, NOT_FOUND, OVERLOADED, batch_of, numbered
@@ -31,9 +31,9 @@ def options_of(*stores: Store, **given: str) -> WriteOptions:
 
 def task(options: WriteOptions, *found: Any, partition: int = 0, query: str = "q", batch: int = 0) -> Receipt:
     """Write RecordBatches as one attempt of a task."""
-    receipt = write_task(iter(found), options, partition, query, batch)
-    assert isinstance(receipt, Receipt)
-    return receipt
+    told = write_task(iter(found), options, partition, query, batch)
+    assert isinstance(told, RowsStaged)
+    return told.receipt
 
 
 def test_nothing_is_visible_before_the_driver_publishes(store: Store) -> None:
@@ -164,17 +164,17 @@ def test_receipts_travel_from_tasks_to_the_driver() -> None:
     """Pickled; a failed task has none, and a write that is at least once has others."""
     receipt = Receipt(query="q", batch=1, partition=2, attempt=1 << 51, rows=3, topics=("orders",))
     assert pickle.loads(pickle.dumps(receipt)) == receipt
-    assert receipts_of([None, RowsWritten(5), receipt]) == [receipt]
+    assert receipts_of([None, RowsWritten(5), RowsStaged(receipt)]) == [receipt]
 
 
 def test_writers_publish_and_give_up_what_their_tasks_have_staged(store: Store) -> None:
     """A batch write is the only batch of its query; a stream's goes on."""
     options = options_of(store)
     batch, stream = TernWriter(options, "w"), TernStreamWriter(options)
-    batch.commit([task(options, batch_of([b"a"]), query="w")])
-    stream.commit([task(options, batch_of([b"b"])), None], 0)
+    batch.commit([RowsStaged(task(options, batch_of([b"a"]), query="w"))])
+    stream.commit([RowsStaged(task(options, batch_of([b"b"]))), None], 0)
     assert [told["final"] for told in store.publications] == [True, False]
-    stream.abort([task(options, batch_of([b"c"]), batch=1), None], 1)
+    stream.abort([RowsStaged(task(options, batch_of([b"c"]), batch=1)), None], 1)
     batch.abort([None])
     batch.commit([])
     assert store.bodies() == [b"a", b"b"]
