@@ -12,6 +12,7 @@ FIRST ?= 0
 SCENARIO ?= kill-leader
 SEED ?= 1
 KILLS ?= 20
+ROWS ?= 1000000
 FRAMES ?= 1000000
 CASES ?= 20000
 JOBS ?= 3
@@ -33,7 +34,7 @@ PYTEST_DONE = || [ $$? -eq 5 -a -n "$(ARGS)" ]
 PIP_INSTALL = $(BIN)/python -m pip install -q --retries 10
 
 .DEFAULT_GOAL := help
-.PHONY: help install run down test campaigns shake shake-meshes test-spark kill-spark test-failover test-mixed crash-states sim chaos reloads flood doors contract fuzz blocking check compose-test bench bench-store bench-raft bench-delivery bench-transactions bench-spark load interop packages-test clean wipe
+.PHONY: help install run down test campaigns shake shake-meshes test-spark kill-spark spark-cluster test-failover test-mixed crash-states sim chaos reloads flood doors contract fuzz blocking check compose-test bench bench-store bench-raft bench-delivery bench-transactions bench-spark load interop packages-test clean wipe
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -66,6 +67,9 @@ test-spark: .venv/.ready ## Run the tests of the Spark source and of the demo's 
 
 kill-spark: .venv/.ready ## Kill the driver of a pipeline from topic to topic KILLS=20 times (SEED=1), and look for what is lost or twice
 	TERNMQ_SPARK_KILLS=$(KILLS) TERNMQ_SPARK_KILL_SEED=$(SEED) $(BIN)/python -m pytest -q -s tests/spark/test_spark_pipeline_killed.py $(ARGS)
+
+spark-cluster: .venv/.ready ## Archive, verify and replay on a Spark cluster over a secure mesh while machines of both die (ROWS=1000000)
+	$(BIN)/python -m tests.cluster --rows $(ROWS) $(ARGS)
 
 crash-states: .venv/.test ## Recover the store from 50,000 states that a power cut may leave (ARGS='--seeds 20' for more)
 	$(BIN)/python -m tests.crash.enumerate_states $(ARGS)

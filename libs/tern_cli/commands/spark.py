@@ -1,11 +1,14 @@
-"""`ternmq spark run`: the jobs of `tern_jobs`, each in the process of its command."""
+"""`ternmq spark`: the jobs of `tern_jobs`, each in the process of its command; a zip of them."""
 
 import os
 import sys
+from pathlib import Path
+from typing import Annotated
 
 import typer
 
 from tern_cli.endpoint import ENDPOINT_VARIABLE, endpoints
+from tern_cli.spark_bundle import LIBRARIES, write_bundle
 from tern_wire.extras import need_extra
 
 spark_app = typer.Typer(
@@ -13,13 +16,8 @@ spark_app = typer.Typer(
     help="""Run jobs over topics: archive, verify, and reports.
 
     Jobs run on Spark, in a local session or on a cluster, and need ternmq[spark]
-    and Java 17.""",
+    and Java 17. `zip` packs them for executors.""",
 )
-
-
-@spark_app.callback()
-def spark() -> None:
-    """Keep `run` a subcommand."""
 
 
 @spark_app.command(
@@ -42,3 +40,22 @@ def run_job(context: typer.Context) -> None:
     need_extra("ternmq[spark]", "A job", "pyspark", "pyarrow")
     os.environ.setdefault(ENDPOINT_VARIABLE, ",".join(endpoints("")))
     os.execv(sys.executable, [sys.executable, "-m", "tern_jobs", *context.args])  # noqa: S606 - ours
+
+
+@spark_app.command("zip")
+def write_zip(
+    file: Annotated[Path, typer.Argument(help="Where to write it; an older one is replaced.")],
+) -> None:
+    """Write the packages of the source, the sink and the jobs as one zip.
+
+    For clusters whose machines have no TernMQ: `--py-files` takes it to all
+    executors. They need Python with pyspark, pyarrow, numpy, msgspec, orjson
+    and httptools.
+
+    [bold]Examples[/bold]
+
+    ternmq spark zip ternmq-spark.zip
+    spark-submit --py-files ternmq-spark.zip spark/jobs/archive.py --help
+    """
+    count = write_bundle(file)
+    typer.echo(f"{file}: {count} files, {file.stat().st_size:,} bytes. Executors need {', '.join(LIBRARIES)}.")

@@ -116,8 +116,8 @@ store dump -o table --what state
 """
 # What these show is read where it is made: a mesh that runs, files that are written, a demo's report. They show no document of the wire.
 ELSEWHERE = {
-    # What jobs print is in unit/spark/jobs.
-    "spark run",
+    # What jobs print is in unit/spark/jobs; the zip is in test_spark_bundle.
+    *("spark run", "spark zip"),
     *("serve", "up", "down", "status", "init-cluster", "backup", "restore", "demo flights", "demo transfer"),
     *("store export", "store import", "broker-group join", "broker-group drain"),
 }
