@@ -13,6 +13,7 @@ SCENARIO ?= kill-leader
 SEED ?= 1
 KILLS ?= 20
 ROWS ?= 1000000
+GROUPS ?= 1
 FRAMES ?= 1000000
 CASES ?= 20000
 JOBS ?= 3
@@ -65,8 +66,8 @@ test-spark: .venv/.ready ## Run the tests of the Spark source and of the demo's 
 	@command -v java >/dev/null || { echo "No java on the PATH: install Java 17, for example openjdk-17-jre-headless."; exit 1; }
 	$(BIN)/python -m pytest -n 2 --dist loadfile tests/spark $(DEMO_TESTS) $(ARGS)
 
-kill-spark: .venv/.ready ## Kill the driver of a pipeline from topic to topic KILLS=20 times (SEED=1), and look for what is lost or twice
-	TERNMQ_SPARK_KILLS=$(KILLS) TERNMQ_SPARK_KILL_SEED=$(SEED) $(BIN)/python -m pytest -q -s tests/spark/test_spark_pipeline_killed.py $(ARGS)
+kill-spark: .venv/.ready ## Kill the driver of a pipeline from topic to topic KILLS=20 times (SEED=1, GROUPS=1 or 2), and look for what is lost or twice
+	TERNMQ_SPARK_GROUPS=$(GROUPS) TERNMQ_SPARK_KILLS=$(KILLS) TERNMQ_SPARK_KILL_SEED=$(SEED) $(BIN)/python -m pytest -q -s tests/spark/test_spark_pipeline_killed.py $(ARGS)
 
 spark-cluster: .venv/.ready ## Archive, verify and replay on a Spark cluster over a secure mesh while machines of both die (ROWS=1000000)
 	$(BIN)/python -m tests.cluster --rows $(ROWS) $(ARGS)

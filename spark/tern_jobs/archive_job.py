@@ -15,13 +15,14 @@ from tern_jobs.archive.manifests import (
     Plan,
     current_ranges,
     drop_plans,
+    known_topics,
     next_offsets,
     publish_manifest,
     read_chain,
     read_plan,
     write_plan,
 )
-from tern_jobs.archive.planning import chain_or_fail, join_faults, lost_ranges, plan_archive
+from tern_jobs.archive.planning import chain_or_fail, check_same, join_faults, lost_ranges, plan_archive
 from tern_jobs.archive.writing import ArchiveTask, archive_range
 from tern_jobs.frame.admin import open_admin
 from tern_jobs.frame.outcome import Bars, JobFailed, Outcome, Table
@@ -78,12 +79,21 @@ def run(options: Namespace, tasks: Tasks, progress: Progress, clock: Clock) -> O
             write_plan(folder, plan, attempt)
         task = partial(archive_range, options=reading, uri=options.to)
         with kept(_queue_ranges(plan), LEASE_MS, partial(open_admin, options)):
-            parts = tasks.map("archives", task, [ArchiveTask(planned=found, attempt=attempt) for found in plan.ranges])
+            items = [
+                ArchiveTask(planned=found, attempt=attempt, created_ms=plan.created_ms.get(found.topic))
+                for found in plan.ranges
+            ]
+            parts = tasks.map("archives", task, items)
         if faults := join_faults(plan.ranges, parts):
             raise JobFailed("A task returned other ranges than planned", faults[0])
         added = lost + [part for found in parts for part in found]
         manifest = Manifest(
-            version=VERSION, number=plan.number, previous=plan.previous, made_ms=clock.now_ms(), ranges=added
+            version=VERSION,
+            number=plan.number,
+            previous=plan.previous,
+            made_ms=clock.now_ms(),
+            ranges=added,
+            created_ms=plan.created_ms,
         )
         head = publish_manifest(folder, manifest, attempt)
         drop_plans(folder, plan.number)
@@ -100,8 +110,10 @@ def _new_plan(
     progress.step("plans")
     spans: list[QueueSpan] = []
     with ProxyPages.of(reading) as pages:
+        created_ms = {topic: pages.created_ms(topic) for topic in reading.topics}
         for topic in reading.topics:
             spans += pages.spans(topic)
+    check_same(known_topics(chain.manifests), created_ms)
     ends = next_offsets(current_ranges(chain.manifests))
     lost = lost_ranges(spans, ends)
     if lost and not options.allow_gaps:
@@ -112,7 +124,8 @@ def _new_plan(
             "--allow-gaps goes on and records the gap.",
         )
     ranges = plan_archive(spans, ends, rows_max=options.rows_per_file)
-    return Plan(number=len(chain.manifests) + 1, previous=chain.head, ranges=ranges), lost
+    plan = Plan(number=len(chain.manifests) + 1, previous=chain.head, ranges=ranges, created_ms=created_ms)
+    return plan, lost
 
 
 def _queue_ranges(plan: Plan) -> list[QueueRange]:

@@ -125,7 +125,7 @@ def _publish(
     what a later run finds.
     """
     work = [
-        StageTask(query=plan.query, batch=batch, partition=partition, slices=found)
+        StageTask(query=plan.query, batch=batch, partition=partition, slices=found, created_ms=plan.created_ms)
         for partition, found in enumerate(tasks_of(slices))
     ]
     stage: Callable[[StageTask], Receipt] = partial(stage_slices, choice=plan.choice, reading=reading, writing=writing)

@@ -19,7 +19,7 @@ from tern_spark.schema import COLUMNS, IN_PROPERTIES, arrow_schema
 from tern_wire.errors import LinkBodyMalformed, RecordMalformed
 from tern_wire.names import QueueName
 from tern_wire.records.columns import read_columns
-from tern_wire.records.layout import Bytes
+from tern_wire.records.layout import HEAD_ROWS, Bytes
 
 Ints = npt.NDArray[np.int64]
 
@@ -35,23 +35,38 @@ def record_batch(page: Bytes, *, topic: str, queue: QueueName, names: Sequence[s
         records = read_columns(page)
     except RecordMalformed as error:
         raise LinkBodyMalformed(reason=f"a record at {error.fields['position']}: {error.fields['reason']}") from error
-    heads, count = records.heads, len(records)
-    build: dict[str, Callable[[], Any]] = {
+    build = _of_heads(records.heads, topic, queue)
+    build["body"] = lambda: slices(page, records.body_starts, records.heads["body_size"].astype(np.int64))
+    if not IN_PROPERTIES.isdisjoint(names):
+        found = property_columns(slices(page, records.property_starts, records.property_sizes))
+        for name in IN_PROPERTIES:
+            build[name] = partial(found.__getitem__, name)
+    return pa.RecordBatch.from_arrays([build[name]() for name in names], schema=arrow_schema(names))
+
+
+def heads_batch(page: Bytes, *, topic: str, queue: QueueName, names: Sequence[str]) -> Any:
+    """Return the heads of *page* (HEAD_ROWS each) as a RecordBatch of the columns *names*, all of
+    HEAD_COLUMNS. LinkBodyMalformed when they do not fill it.
+    """
+    if len(page) % HEAD_ROWS.itemsize:
+        raise LinkBodyMalformed(reason=f"{len(page)} bytes are no whole number of heads")
+    build = _of_heads(np.frombuffer(page, HEAD_ROWS), topic, queue)
+    return pa.RecordBatch.from_arrays([build[name]() for name in names], schema=arrow_schema(names))
+
+
+def _of_heads(heads: npt.NDArray[Any], topic: str, queue: QueueName) -> dict[str, Callable[[], Any]]:
+    """Return how to build each of HEAD_COLUMNS."""
+    count = len(heads)
+    return {
         "topic": lambda: _repeat(topic, count),
         "queue_id": lambda: pa.array(np.full(count, queue.queue, np.int32)),
         "queue_offset": lambda: pa.array(heads["queue_offset"].astype(np.int64)),
-        "body": lambda: slices(page, records.body_starts, heads["body_size"].astype(np.int64)),
         "born_ts": lambda: _times(heads["born_ms"]),
         "store_ts": lambda: _times(heads["stored_ms"]),
         "broker": lambda: _repeat(queue.broker_group, count),
         "reconsume_times": lambda: pa.array(heads["attempts"].astype(np.int32)),
         "store_size": lambda: pa.array(heads["size"].astype(np.int32)),
     }
-    if not IN_PROPERTIES.isdisjoint(names):
-        found = property_columns(slices(page, records.property_starts, records.property_sizes))
-        for name in IN_PROPERTIES:
-            build[name] = partial(found.__getitem__, name)
-    return pa.RecordBatch.from_arrays([build[name]() for name in names], schema=arrow_schema(names))
 
 
 def slices(page: Bytes, starts: Ints, sizes: Ints) -> Any:

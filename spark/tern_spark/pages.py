@@ -25,23 +25,28 @@ from tern_client.transport.exchange import Request
 from tern_client.transport.transport import tls_of
 from tern_spark.options import ReadOptions
 from tern_spark.ranges import QueueSpan
-from tern_wire.errors import NotAcceptable, OutcomeUnknown, TernError, error_from
+from tern_wire.errors import NotAcceptable, OutcomeUnknown, TernError, UnknownParameter, error_from
 from tern_wire.limits import PULL_MESSAGES_MAX
-from tern_wire.paths import HEADER_NEXT_OFFSET, JSON, RECORDS, offsets_path, pull_path
+from tern_wire.paths import HEADER_NEXT_OFFSET, JSON, RECORDS, offsets_path, pull_path, topic_path
 
 T = TypeVar("T")
 
 # Longer pauses that a proxy requests are cut to this: another proxy is tried instead.
 _RETRY_AFTER_MAX_MS = 10_000
 _PAUSE_MAX_MS = 5_000
+# What a pull asks for where nobody needs bodies and properties.
+_HEADS = {"fields": "heads"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """Concatenated records of one queue, and the offset behind the last one that was read."""
+    """Concatenated records of one queue, or their heads alone, and the offset behind the last one
+    that was read.
+    """
 
     records: bytes
     next_offset: int
+    is_heads: bool = False
 
 
 class ProxyPages:
@@ -62,6 +67,7 @@ class ProxyPages:
         ca_file: str | None = None,
         namespace: str = "",
         selection: Sequence[tuple[str, str]] = (),
+        heads_only: bool = False,
         pause_s: Callable[[float], object] | None = None,
     ) -> None:
         self._endpoints = tuple(endpoints)
@@ -72,14 +78,17 @@ class ProxyPages:
         self._retry_interval_ms = retry_interval_ms
         self._headers = dict(namespace_headers(namespace))
         self._selection = dict(selection)
+        self._fields = dict(_HEADS) if heads_only else {}
         self._at = first % len(self._endpoints)
         self._is_aborted = Event()
         self._pause_s = pause_s or self._is_aborted.wait
         self._connection: HTTPConnection | None = None
 
     @classmethod
-    def of(cls, options: ReadOptions, first: int = 0) -> Self:
-        """Return a reader with these *options*; *first* spreads tasks over the endpoints."""
+    def of(cls, options: ReadOptions, first: int = 0, *, heads_only: bool = False) -> Self:
+        """Return a reader with these *options*; *first* spreads tasks over the endpoints;
+        *heads_only*: nobody needs bodies and properties.
+        """
         return cls(
             options.endpoints,
             timeout_ms=options.fetch_timeout_ms,
@@ -90,6 +99,7 @@ class ProxyPages:
             ca_file=options.ca_file,
             namespace=options.namespace,
             selection=options.selection,
+            heads_only=heads_only,
         )
 
     def __enter__(self) -> Self:
@@ -133,6 +143,14 @@ class ProxyPages:
 
         return self._get(offsets_path(topic), JSON, read)
 
+    def created_ms(self, topic: str) -> int:
+        """Return when *topic* was made, ms since 1970. TopicNotFound."""
+
+        def read(_: HTTPMessage, body: bytes) -> int:
+            return int(orjson.loads(body)["created_at"])
+
+        return self._get(topic_path(topic), JSON, read)
+
     def page(self, topic: str, queue: str, offset: int, end_offset: int, size_max_bytes: int) -> Page:
         """Return records from *offset* on, up to *end_offset* (exclusive) or *size_max_bytes*.
 
@@ -145,12 +163,14 @@ class ProxyPages:
             "max_messages": PULL_MESSAGES_MAX,
             "max_bytes": size_max_bytes,
             **self._selection,
+            **self._fields,
         }
 
         def read(headers: HTTPMessage, body: bytes) -> Page:
             if headers.get_content_type() != RECORDS:
                 raise NotAcceptable(accept=RECORDS, supported=headers.get_content_type())
-            page = Page(records=body, next_offset=int(headers[HEADER_NEXT_OFFSET]))
+            is_heads = headers.get_param("fields") == _HEADS["fields"]
+            page = Page(records=body, next_offset=int(headers[HEADER_NEXT_OFFSET]), is_heads=is_heads)
             if page.next_offset <= offset:
                 # The range was frozen from committed offsets, so a queue that ends before it
                 # belongs to a leader that is still applying: the same as no answer.
@@ -159,7 +179,14 @@ class ProxyPages:
                 )
             return page
 
-        return self._get(f"{pull_path(topic, quote(queue))}?{urlencode(query)}", RECORDS, read)
+        try:
+            return self._get(f"{pull_path(topic, quote(queue))}?{urlencode(query)}", RECORDS, read)
+        except UnknownParameter:
+            if not self._fields:
+                raise
+            # A proxy of the release before: whole records have the heads, too.
+            self._fields = {}
+            return self.page(topic, queue, offset, end_offset, size_max_bytes)
 
     def _get(self, path: str, accept: str, read: Callable[[HTTPMessage, bytes], T]) -> T:
         pause_ms = self._retry_interval_ms

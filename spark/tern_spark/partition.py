@@ -1,6 +1,7 @@
 """The partition of a task: the queue ranges that it reads."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from pyspark.sql.datasource import InputPartition
 
@@ -15,3 +16,13 @@ class TaskPartition(InputPartition):  # type: ignore[misc]  # PySpark ships no t
     ranges: tuple[QueueRange, ...]
     # None: retention may overtake the read.
     lease: ReadLease | None = None
+    # When the topics were made, as the plan found them.
+    created_ms: Mapping[str, int] = field(default_factory=dict)
+
+
+def partition_of(
+    ranges: tuple[QueueRange, ...], created_ms: Mapping[str, int], lease: ReadLease | None = None
+) -> TaskPartition:
+    """Return the partition of *ranges*, with what is known of their topics alone."""
+    topics = dict.fromkeys(found.topic for found in ranges)
+    return TaskPartition(ranges, lease, {topic: created_ms[topic] for topic in topics})

@@ -10,6 +10,10 @@ from heapq import heapify, heapreplace
 from itertools import pairwise
 
 
+class TopicMadeAgain(ValueError):
+    """A topic was deleted and made again while it was read: its rows are not those of the plan."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueSpan:
     """The current content of a queue: offsets *min_offset* to below *max_offset*."""

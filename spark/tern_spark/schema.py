@@ -41,6 +41,8 @@ COLUMNS: dict[str, tuple[str, Any]] = {
 }
 # Columns from the properties of a record, which are parsed only for these columns.
 IN_PROPERTIES = frozenset({"message_id", "keys", "tags", "properties"})
+# Columns that need the head of a record and nothing else of it.
+HEAD_COLUMNS = frozenset(COLUMNS) - IN_PROPERTIES - {"body"}
 
 
 def row_schema() -> str:

@@ -12,7 +12,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader
 
 from tern_client.transport.clock import epoch_ms
 from tern_spark.options import OptionError, ReadOptions, read_options
-from tern_spark.partition import TaskPartition
+from tern_spark.partition import TaskPartition, partition_of
 from tern_spark.planning.catalog import Catalog
 from tern_spark.planning.plan import plan_batch
 from tern_spark.reading import read_ranges
@@ -85,7 +85,7 @@ class TernReader(DataSourceReader):  # type: ignore[misc]  # as above
         """Return the ranges of each task, frozen now."""
         with Catalog(self.options) as catalog:
             plan = plan_batch(self.options, catalog, epoch_ms())
-        return [TaskPartition(task, plan.lease) for task in plan.tasks]
+        return [partition_of(task, plan.created_ms, plan.lease) for task in plan.tasks]
 
     def read(self, partition: Any) -> Iterator[Any]:
         """Yield RecordBatches of the ranges of *partition*.
@@ -93,4 +93,4 @@ class TernReader(DataSourceReader):  # type: ignore[misc]  # as above
         Without partitions Spark passes an empty partition of its own, which has no rows.
         """
         if isinstance(partition, TaskPartition):
-            yield from read_ranges(partition.ranges, self.options, self.columns, partition.lease)
+            yield from read_ranges(partition.ranges, self.options, self.columns, partition.lease, partition.created_ms)

@@ -12,7 +12,9 @@ from tern_remoting import dial
 from tern_wire.errors import NotLeader, TopicNotFound
 from tern_wire.limits import FRAME_SIZE_MAX_BYTES
 from tern_wire.link.requests import ERROR, RequestCode, body_parts, read_body, read_error
-from tern_wire.records.columns import record_starts
+from tern_wire.paths import RECORDS
+from tern_wire.records.columns import heads_of, record_starts
+from tern_wire.records.layout import HEAD_SIZE_BYTES
 from tests.support.mesh.mesh import Mesh, eventually
 
 QUEUE = "broker-a:0"
@@ -132,6 +134,46 @@ def test_a_closed_range_may_be_kept(mesh: Mesh) -> None:
         assert "etag" not in mesh.settled("GET", f"{path}?{open_range}").headers, open_range
     other = mesh.settled("GET", f"{path}?offset=1&end_offset=4", headers={"if-none-match": closed.headers["etag"]})
     assert other.status_code == 200
+
+
+def test_heads_alone_are_the_heads_of_what_is_there(mesh: Mesh) -> None:
+    """Of a whole queue, of a range, of what a filter wants; the limit of bytes counts heads."""
+    mesh.create("pull-heads", queues=1)
+    send(
+        mesh,
+        "pull-heads",
+        *(
+            {
+                "idempotency_key": f"heads-{n}",
+                "body": f"{n} " + "x" * 3_000,
+                "tag": "ab"[n % 2],
+                "properties": {"n": f"{n}"},
+            }
+            for n in range(400)
+        ),
+    )
+    path = f"/v1/topics/pull-heads/queues/{QUEUE}/messages"
+
+    def records(**query: Any) -> bytes:
+        """All records of a query's range, or their heads, page by page."""
+        content, offset, end = b"", int(query.pop("offset", 0)), int(query.pop("end_offset", 400))
+        while offset < end:
+            asked = {"offset": offset, "end_offset": end, "max_messages": 16_384, **query}
+            answer = mesh.settled("GET", path, params=asked, headers={"accept": RECORDS})
+            assert answer.status_code == 200, answer.text
+            assert ("fields=heads" in answer.headers["content-type"]) == ("fields" in query)
+            assert int(answer.headers["mq-next-offset"]) > offset
+            content, offset = content + answer.content, int(answer.headers["mq-next-offset"])
+        return content
+
+    for query in ({}, {"offset": 7, "end_offset": 90}, {"tags": "a"}, {"sql": "n > 350 AND TAGS = 'b'"}):
+        assert records(fields="heads", **query) == heads_of(records(**query)), query
+    few = mesh.settled(
+        *("GET", path),
+        params={"offset": 0, "max_messages": 1_000, "max_bytes": 10 * HEAD_SIZE_BYTES, "fields": "heads"},
+        headers={"accept": RECORDS},
+    )
+    assert (len(few.content), few.headers["mq-next-offset"]) == (10 * HEAD_SIZE_BYTES, "10")
 
 
 @pytest.mark.parametrize(

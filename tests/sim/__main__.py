@@ -40,6 +40,7 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="the first of them")
     parser.add_argument("--jobs", type=int, default=2, help="processes (default 2)")
     parser.add_argument("--corpus", action="store_true", help="the seeds of corpus.json instead: what once was found")
+    parser.add_argument("--every", type=int, default=1, help="with --corpus: only each so many-th of them")
     parser.add_argument("--seed", type=int, help="run this one alone and tell what happens")
     parser.add_argument("--quiet", action="store_true", help="with --seed: no trace")
     add_within(parser)
@@ -48,7 +49,8 @@ def main() -> int:
         return replay(options.seed, quiet=options.quiet)
     logging.disable(logging.CRITICAL)
     if options.corpus:
-        return run_many([case["seed"] for case in json.loads(CORPUS.read_text("utf-8"))], options.jobs)
+        seeds = [case["seed"] for case in json.loads(CORPUS.read_text("utf-8"))]
+        return run_many(seeds[:: options.every], options.jobs)
     limit = TimeLimit(options.within)
     return run_many(range(options.first, options.first + options.seeds), options.jobs, limit)
 

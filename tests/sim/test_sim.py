@@ -11,8 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.campaigns import campaign, cases
+
 ROOT = Path(__file__).resolve().parents[2]
-SEEDS = int(os.environ.get("TERN_SIM_SEEDS", "20"))
+SEEDS = int(os.environ.get("TERN_SIM_SEEDS", str(cases(20, 8))))
+# One of so many seeds of the corpus.
+CORPUS_EVERY = cases(1, 3)
 FIRST = int(os.environ.get("TERN_SIM_FIRST", "1000"))
 # A seed takes about a second of a core: this is a hang, on however slow and busy a machine.
 TIMEOUT_S = 300 + 15 * SEEDS
@@ -27,13 +31,15 @@ def simulate(*options: object, hash_seed: int = 0) -> subprocess.CompletedProces
     )
 
 
+@campaign
 @pytest.mark.timeout(TIMEOUT_S)
 def test_seeds_that_once_found_something_find_nothing_now() -> None:
     """Past failures stay past: corpus.json says what each of them was."""
-    done = simulate("--corpus")
+    done = simulate("--corpus", "--every", CORPUS_EVERY)
     assert done.returncode == 0, f"{done.stdout}{done.stderr[-2000:]}"
 
 
+@campaign
 @pytest.mark.timeout(TIMEOUT_S)
 def test_nothing_is_lost_reordered_doubled_or_stuck_in_many_worlds() -> None:
     """Fresh seeds: no violation, none stuck, enough operations and faults of every kind; the last line says so as JSON."""

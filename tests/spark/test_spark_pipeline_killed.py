@@ -1,6 +1,7 @@
 """A pipeline from topic to topic over a real mesh whose driver is killed again and again: each row is in the end there once, and in order.
 
-`make kill-spark` kills it KILLS times; `make test-spark` at the two points that matter most. The seed is printed.
+`make kill-spark` kills it KILLS times; `make test-spark` at the two points that matter most. The seed is printed. With GROUPS=2 the
+numbers lie in two broker groups, and what the pipeline writes in one of them, as a query's rows have to.
 """
 
 import os
@@ -23,8 +24,10 @@ from tern_spark.pages import ProxyPages
 from tern_spark.session import java_command
 from tern_wire.names import parse_queue
 from tests.support.mesh.mesh import Mesh, eventually, running_mesh
+from tests.support.mesh.second_group import BROKER_GROUP, second_group
 
 KILLS = int(os.environ.get("TERNMQ_SPARK_KILLS", "2"))
+GROUPS = int(os.environ.get("TERNMQ_SPARK_GROUPS", "1"))
 SEED = int(os.environ.get("TERNMQ_SPARK_KILL_SEED", "1"))
 pytestmark = [
     pytest.mark.spark,
@@ -46,7 +49,7 @@ spark = open_session("killed", conf_dir=Path(conf), memory_mb=512)
 read = spark.readStream.format("ternmq").option("endpoint", endpoint).option("subscribe", "numbers")
 read = read.option("startingOffsets", "earliest").option("maxRowsPerTrigger", rows).load()
 doubled = read.selectExpr("CAST(2 * CAST(CAST(body AS STRING) AS INT) AS STRING) AS body",
-    "concat('q', queue_id) AS message_group", "CAST(queue_offset AS STRING) AS key")
+    "concat(broker, '-', queue_id) AS message_group", "CAST(queue_offset AS STRING) AS key")
 query = doubled.writeStream.format("ternmq").option("endpoint", endpoint).option("topic", "doubled")
 query.option("checkpointLocation", checkpoint).trigger(availableNow=True).start().awaitTermination()
 """
@@ -62,8 +65,13 @@ class Progress:
 
 @pytest.fixture(scope="module")
 def mesh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mesh]:
-    """One broker, one proxy."""
-    with running_mesh(tmp_path_factory.mktemp("mesh") / "tern", "--brokers", "1", "--proxies", "1") as running:
+    """One broker and one proxy; another broker group if it is asked for."""
+    with (
+        running_mesh(tmp_path_factory.mktemp("mesh") / "tern", "--brokers", "1", "--proxies", "1") as running,
+        second_group(running) as second,
+    ):
+        if GROUPS > 1:
+            second.start()
         yield running
 
 
@@ -123,6 +131,10 @@ def test_a_killed_driver_writes_every_row_once(mesh: Mesh, tmp_path: Path) -> No
     rng = random.Random(SEED)
     for topic in ("numbers", "doubled"):
         assert mesh.settled("PUT", f"/v1/topics/{topic}", json={"queues": 4}).status_code in {200, 201}
+    if GROUPS > 1:
+        for topic, groups in (("numbers", ["broker-a", BROKER_GROUP]), ("doubled", [BROKER_GROUP])):
+            placed = mesh.settled("PUT", f"/v1/topics/{topic}/placement", json={"broker_groups": groups})
+            assert placed.status_code == 200, placed.text
     for first in range(0, ROWS, 500):
         messages = [{"body": str(number)} for number in range(first, min(ROWS, first + 500))]
         assert mesh.settled("POST", "/v1/topics/numbers/messages/batch", json={"messages": messages}).status_code == 200
@@ -136,6 +148,8 @@ def test_a_killed_driver_writes_every_row_once(mesh: Mesh, tmp_path: Path) -> No
     source = stored(mesh, "numbers")
     found = stored(mesh, "doubled")
     assert sorted(number for _, number in found) == [2 * number for number in range(ROWS)]
+    assert len({queue.partition(":")[0] for queue, _ in source}) == GROUPS
+    assert len({queue.partition(":")[0] for queue, _ in found}) == 1
     # In the order of their queue: message groups keep it, each in one queue.
     in_order: dict[str, list[int]] = {}
     for queue, number in source:

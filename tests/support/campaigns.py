@@ -5,13 +5,16 @@ finds what a change has broken, all of them find what nobody has thought of. Suc
 """
 
 import os
+from typing import TypeVar
 
 import pytest
+
+Cases = TypeVar("Cases")
 
 IS_WHOLE = os.environ.get("TERNMQ_CAMPAIGNS", "") == "whole"
 
 
-def cases(whole: int, part: int) -> int:
+def cases(whole: Cases, part: Cases) -> Cases:
     """*whole* of them in `make campaigns`, *part* of them in `make test`."""
     return whole if IS_WHOLE else part
 

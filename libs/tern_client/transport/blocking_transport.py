@@ -79,6 +79,9 @@ class PlainTransport:
             connection.putheader("Content-Length", str(len(request.body)))
             is_whole = _send_rest(connection, request.body)
             answer = connection.getresponse()
+            if answer.length is None and answer.getheader("Content-Length") and not answer.chunked:
+                # http.client would read to the end of the connection, which may never come.
+                raise http.client.HTTPException("the answer's Content-Length is no number")
             body = answer.read()
         except (OSError, http.client.HTTPException) as error:
             connection.close()

@@ -43,13 +43,14 @@ class Pulled(LinkReply, frozen=True, kw_only=True):
 
     Raw bytes: their records, in the order of their offsets. *next_offset*: the offset to continue
     at. *min_offset*, *max_offset*: the queue's oldest and next offset. *suggested_node*: the
-    follower to read old messages from next; "" for none.
+    follower to read old messages from next; "" for none. *heads_only*: the raw bytes are heads.
     """
 
     next_offset: int
     min_offset: int
     max_offset: int
     suggested_node: str = ""
+    heads_only: bool = False
 
 
 class Pull(LinkRequest[Pulled], frozen=True, kw_only=True):
@@ -59,6 +60,8 @@ class Pull(LinkRequest[Pulled], frozen=True, kw_only=True):
     An *end_offset* of -1 is no end. One message always fits. *tags* or *sql*: return only matching
     messages; both None for all. *reader*: the reading principal, "" without one; readers share a
     link's read window equally. *wait_ms*: how long to wait for the first message; 0 for no wait.
+    *heads_only*: answer the heads of the records alone (HEAD_ROWS), which *max_bytes* then counts.
+    A node of a release before answers whole records.
     """
 
     code: ClassVar = RequestCode.PULL
@@ -74,6 +77,7 @@ class Pull(LinkRequest[Pulled], frozen=True, kw_only=True):
     tags: str | None = None
     sql: str | None = None
     wait_ms: Annotated[int, msgspec.Meta(ge=0, le=WAIT_MAX_MS)] = 0
+    heads_only: bool = False
 
 
 class PullAnywhere(Pull, frozen=True, kw_only=True):

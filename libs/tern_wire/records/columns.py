@@ -134,6 +134,13 @@ def columns_at(data: Bytes, starts: Numbers) -> RecordColumns:
     return RecordColumns(data, octets, starts, heads, topic_starts, topic_sizes, property_starts, property_sizes)
 
 
+def heads_of(data: Bytes) -> bytes:
+    """Return the heads of the records that fill *data*, one behind the other: HEAD_ROWS each, for
+    every kind of hosts. RecordMalformed.
+    """
+    return columns_at(data, record_starts(data)).heads.tobytes()
+
+
 def property_bounds(data: Bytes, starts: Numbers) -> tuple[Numbers, Numbers]:
     """Return the starts and ends, in *data*, of the properties of the records at *starts*.
 

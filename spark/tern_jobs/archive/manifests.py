@@ -52,15 +52,22 @@ class ArchivedRange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """The ranges of manifest *number*, written before any task begins."""
+    """The ranges of manifest *number*, written before any task begins.
+
+    *created_ms*: when each topic was made.
+    """
 
     number: int
     previous: str
     ranges: list[PlannedRange]
+    created_ms: dict[str, int] = {}
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """What one run added; *replaced* names the files of older manifests that no longer count."""
+    """What one run added; *replaced* names the files of older manifests that no longer count.
+
+    *created_ms*: when each topic of the run was made; earlier releases did not say.
+    """
 
     version: int
     number: int
@@ -68,6 +75,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     made_ms: int
     ranges: list[ArchivedRange]
     replaced: list[str] = []
+    created_ms: dict[str, int] = {}
 
 
 class Chain(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,6 +120,14 @@ def current_ranges(manifests: Iterable[Manifest]) -> list[ArchivedRange]:
         live = {key: found for key, found in live.items() if not found.file or found.file not in replaced}
         live |= {(found.topic, found.queue, found.start, found.end, found.file): found for found in manifest.ranges}
     return [live[key] for key in sorted(live)]
+
+
+def known_topics(manifests: Iterable[Manifest]) -> dict[str, int]:
+    """Return when each archived topic was made, as far as the manifests say."""
+    known: dict[str, int] = {}
+    for manifest in manifests:
+        known |= manifest.created_ms
+    return known
 
 
 def next_offsets(ranges: Iterable[ArchivedRange]) -> dict[tuple[str, str], int]:

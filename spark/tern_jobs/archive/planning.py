@@ -34,6 +34,18 @@ def plan_archive(
     return planned
 
 
+def check_same(known: Mapping[str, int], found: Mapping[str, int]) -> None:
+    """Raise JobFailed when a topic was deleted and made again. *known*, *found*: when topics were
+    made.
+    """
+    for topic, created_ms in found.items():
+        if known.get(topic, created_ms) != created_ms:
+            raise JobFailed(
+                "The topic is another one",
+                f"'{topic}' was deleted and made again since it was archived. Archive it to another place.",
+            )
+
+
 def lost_ranges(spans: Iterable[QueueSpan], ends: Mapping[tuple[str, str], int]) -> list[ArchivedRange]:
     """Return the ranges that were deleted at the broker before this run, which continues *ends*."""
     return [

@@ -17,15 +17,24 @@ _BATCH_ROWS = 16_384
 
 
 def broker_batches(
-    options: ReadOptions, topic: str, queue: str, start: int, end: int, names: Sequence[str] = tuple(COLUMNS)
+    options: ReadOptions,
+    topic: str,
+    queue: str,
+    start: int,
+    end: int,
+    names: Sequence[str] = tuple(COLUMNS),
+    created_ms: int | None = None,
 ) -> Iterator[Any]:
     """Return the rows of offsets *start* to below *end*, one batch for each page.
 
-    OffsetExpired (field `min_offset`) when offsets of the range were deleted.
+    *created_ms*: when the topic was made; TopicMadeAgain, behind the last row, when it was another
+    time. OffsetExpired (field `min_offset`) when offsets of the range were deleted.
     """
     # A gap is never passed over here: its place decides what the archive records.
     strict = replace(options, fail_on_data_loss=True)
-    return read_ranges([QueueRange(topic=topic, queue=queue, start=start, end=end)], strict, tuple(names))
+    ranges = [QueueRange(topic=topic, queue=queue, start=start, end=end)]
+    made_ms = {} if created_ms is None else {topic: created_ms}
+    return read_ranges(ranges, strict, tuple(names), created_ms=made_ms)
 
 
 def file_batches(folder: ArchiveFolder, path: str, from_offset: int = 0, to_offset: int | None = None) -> Iterator[Any]:

@@ -28,10 +28,14 @@ _DICTIONARY = ["topic", "broker", "tags", "queue_id", "reconsume_times"]
 
 
 class ArchiveTask(msgspec.Struct, frozen=True, kw_only=True):
-    """One range to archive. *attempt* makes the names of unfinished files unique."""
+    """One range to archive. *attempt* makes the names of unfinished files unique.
+
+    *created_ms*: when its topic was made; None: an earlier release has planned it.
+    """
 
     planned: PlannedRange
     attempt: str
+    created_ms: int | None = None
 
 
 def archive_range(task: ArchiveTask, *, options: ReadOptions, uri: str) -> list[ArchivedRange]:
@@ -44,7 +48,7 @@ def archive_range(task: ArchiveTask, *, options: ReadOptions, uri: str) -> list[
     found: list[ArchivedRange] = []
     start = planned.start
     while start < planned.end:
-        part = _Part(folder, planned, start, task.attempt)
+        part = _Part(folder, task, start)
         found += part.write(options)
         start = part.end
         if start < planned.end:
@@ -59,9 +63,10 @@ class _Part:
     *end* is where it ended; beyond it, *kept_from* is the next offset that the broker still has.
     """
 
-    def __init__(self, folder: ArchiveFolder, planned: PlannedRange, start: int, attempt: str) -> None:
-        self._folder, self._planned, self._start, self._attempt = folder, planned, start, attempt
-        self.end = self.kept_from = planned.end
+    def __init__(self, folder: ArchiveFolder, task: ArchiveTask, start: int) -> None:
+        self._folder, self._planned, self._start, self._attempt = folder, task.planned, start, task.attempt
+        self._created_ms = task.created_ms
+        self.end = self.kept_from = task.planned.end
 
     def write(self, options: ReadOptions) -> list[ArchivedRange]:
         """Write the files; return their ranges."""
@@ -78,7 +83,9 @@ class _Part:
     def _batches(self, options: ReadOptions) -> Iterator[Any]:
         planned = self._planned
         try:
-            yield from broker_batches(options, planned.topic, planned.queue, self._start, planned.end)
+            yield from broker_batches(
+                options, planned.topic, planned.queue, self._start, planned.end, created_ms=self._created_ms
+            )
         except OffsetExpired as error:
             if options.fail_on_data_loss:
                 raise

@@ -18,9 +18,10 @@ import msgspec
 from tern_jobs.frame.outcome import JobFailed, Outcome, document_of
 from tern_jobs.frame.page import html_page
 from tern_jobs.frame.progress import Progress
-from tern_jobs.frame.tasks import INLINE, Tasks, open_tasks
+from tern_jobs.frame.tasks import INLINE, Tasks, another_topic, open_tasks
 from tern_jobs.frame.text import outcome_text
 from tern_spark.options import OptionError
+from tern_spark.ranges import TopicMadeAgain
 from tern_spark.session import is_submitted
 from tern_wire.errors import TernError
 from tern_wire.paths import PORT_PROXY
@@ -70,6 +71,8 @@ def run_job(job: Job, arguments: Sequence[str] | None = None, clock: Clock = REA
             _write_page(options.html, job, outcome, clock, time.monotonic() - began)
     except JobFailed as failure:
         return _fail(failure.title, failure.detail, failure.exit_code, options.output)
+    except TopicMadeAgain as error:
+        return _fail(*another_topic(error), 1, options.output)
     except TernError as error:
         return _fail(error.title, error.detail, 1, options.output)
     except OptionError as error:

@@ -12,6 +12,7 @@ from typing import Any, Protocol, TypeVar
 
 from tern_jobs.frame.outcome import JobFailed
 from tern_jobs.frame.progress import Progress
+from tern_spark.ranges import TopicMadeAgain
 from tern_wire.errors import TernError
 from tern_wire.extras import need_extra
 
@@ -117,10 +118,17 @@ def attempt(function: Callable[[Item], Result], item: Item) -> Result | TaskRefu
         return function(item)
     except JobFailed as failure:
         return TaskRefused(failure.title, failure.detail)
+    except TopicMadeAgain as error:
+        return TaskRefused(*another_topic(error))
     except TernError as error:
         if error.retryable:
             raise
         return TaskRefused(error.title, error.detail)
+
+
+def another_topic(error: TopicMadeAgain) -> tuple[str, str]:
+    """Return what happened, and the detail."""
+    return "The topic is another one", str(error)
 
 
 def task_failure(text: str) -> str:

@@ -5,7 +5,7 @@ are those of the new message; two properties may tell the old ones. A delay is o
 transaction was committed: neither is sent again.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -27,10 +27,14 @@ _ORIGIN_NAMES = pa.array([ORIGIN, ORIGIN_STORED_MS])
 _LIFTED = {KEYS: "keys", TAGS: "tags", MESSAGE_ID: "message_id"}
 
 
-def slice_batches(found: Slice, archive: str, options: ReadOptions) -> Iterator[Any]:
-    """Yield the rows of a slice, from the archive's files or from the broker."""
+def slice_batches(found: Slice, archive: str, options: ReadOptions, created_ms: Mapping[str, int]) -> Iterator[Any]:
+    """Yield the rows of a slice, from the archive's files or from the broker. *created_ms*: when
+    topics were made, for those of a broker.
+    """
     if not archive:
-        yield from broker_batches(options, found.topic, found.queue, found.start, found.end)
+        yield from broker_batches(
+            options, found.topic, found.queue, found.start, found.end, created_ms=created_ms[found.topic]
+        )
         return
     folder = ArchiveFolder(archive)
     for file in found.files:

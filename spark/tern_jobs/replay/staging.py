@@ -16,12 +16,16 @@ from tern_spark.sink.staging import Receipt, new_attempt, stage
 
 
 class StageTask(msgspec.Struct, frozen=True, kw_only=True):
-    """Slices to stage, in order. An attempt gets its number when it begins: Spark may repeat it."""
+    """Slices to stage, in order. An attempt gets its number when it begins: Spark may repeat it.
+
+    *created_ms*: when their topics were made, of a replay without an archive.
+    """
 
     query: str
     batch: int
     partition: int
     slices: list[Slice]
+    created_ms: dict[str, int] = {}
 
 
 def stage_slices(task: StageTask, *, choice: Choice, reading: ReadOptions, writing: WriteOptions) -> Receipt:
@@ -35,7 +39,7 @@ def _batches(task: StageTask, choice: Choice, reading: ReadOptions, topic: str) 
     local = choice if choice.archive else msgspec.structs.replace(choice, selection=[])
     choosing, row = Choosing(local), 0
     for found in task.slices:
-        for batch in slice_batches(found, choice.archive, reading):
+        for batch in slice_batches(found, choice.archive, reading, task.created_ms):
             chosen = choosing.chosen(batch)
             if not chosen.num_rows:
                 continue

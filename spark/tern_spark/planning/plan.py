@@ -1,6 +1,7 @@
 """The plan of a batch: made once for a frame, at its first action."""
 
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tern_spark import leases
@@ -17,9 +18,13 @@ _log = logging.getLogger("tern_spark")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """The tasks of a read, the deleted rows in front of them, and the lease of their ranges."""
+    """The tasks of a read, the deleted rows in front of them, and the lease of their ranges.
+
+    *created_ms*: when each topic was made.
+    """
 
     tasks: tuple[Task, ...]
+    created_ms: Mapping[str, int]
     skipped_rows: int = 0
     lease: ReadLease | None = None
 
@@ -29,7 +34,8 @@ def plan_batch(options: ReadOptions, catalog: Catalog, now_ms: int) -> Plan:
     once.
     """
     for is_last in (False, False, True):
-        spans = [span for topic in catalog.topics() for span in catalog.spans(topic)]
+        now = [catalog.now(topic) for topic in catalog.topics()]
+        spans = [span for topic in now for span in topic.spans]
         bounds = bounds_of(spans, options, marks_of(options, catalog, spans, now_ms))
         try:
             lease = leases.take(bounds.ranges, options.lease_ms, catalog.admin)
@@ -40,7 +46,8 @@ def plan_batch(options: ReadOptions, catalog: Catalog, now_ms: int) -> Plan:
             continue
         warn_of_skipped(bounds.skipped_rows, "in front of the read")
         tasks = divide(bounds.ranges, options, size_of(options, catalog, bounds.ranges))
-        return Plan(tasks=tuple(tasks), skipped_rows=bounds.skipped_rows, lease=lease)
+        created_ms = {topic.topic: topic.created_ms for topic in now}
+        return Plan(tasks=tuple(tasks), created_ms=created_ms, skipped_rows=bounds.skipped_rows, lease=lease)
     raise AssertionError("the last round returns or raises")
 
 

@@ -23,7 +23,7 @@ from pyspark.sql.streaming.datasource import (
 
 from tern_client.transport.clock import epoch_ms
 from tern_spark.options import ReadOptions
-from tern_spark.partition import TaskPartition
+from tern_spark.partition import TaskPartition, partition_of
 from tern_spark.planning.catalog import Catalog
 from tern_spark.reading import read_ranges
 from tern_spark.stream.offsets import read_offsets, write_offsets
@@ -76,12 +76,14 @@ class TernStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # 
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[TaskPartition]:
         """Return the tasks of a batch; none if it is empty."""
-        return [TaskPartition(task) for task in self._plan().tasks(read_offsets(start), read_offsets(end))]
+        ended = read_offsets(end)
+        created_ms = {topic: found.created_at for topic, found in ended.items()}
+        return [partition_of(task, created_ms) for task in self._plan().tasks(read_offsets(start), ended)]
 
     def read(self, partition: Any) -> Iterator[Any]:
         """Yield RecordBatches of the ranges of *partition*."""
         if isinstance(partition, TaskPartition):
-            yield from read_ranges(partition.ranges, self.options, self.columns)
+            yield from read_ranges(partition.ranges, self.options, self.columns, None, partition.created_ms)
 
     def stop(self) -> None:
         """Close the connections of the driver, which are kept from call to call. PySpark 4.3 ends

@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from tern_wire.paths import HEADER_NEXT_OFFSET, READ_LEASES_PATH, RECORDS
-from tern_wire.records.columns import record_starts
+from tern_wire.records.columns import heads_of, record_starts
 from tern_wire.records.properties import encode_properties
 from tern_wire.records.write import encode_record, fill_in
 from tests.support.client.serving import serving
@@ -35,6 +35,8 @@ class Script:
     topic: str = "orders"
     min_offset: int = 0
     page_rows_max: int = 1_000_000
+    # Whether a pull may ask for heads alone; a proxy of the release before knows nothing of it.
+    knows_heads: bool = True
     # When the topic was made; 0: it does not exist.
     created_ms: int = 1
     # Committed offsets by group.
@@ -86,7 +88,7 @@ def record_server(script: Script) -> Iterator[Script]:
             if _OFFSETS.fullmatch(parts.path):
                 self._tell({"topic": script.topic, "queues": self._rows(query.get("time"))})
             elif found := _PULL.fullmatch(parts.path):
-                self._page(unquote(found[2]), {name: int(value) for name, value in query.items()})
+                self._pull(unquote(found[2]), query)
             elif found := _GROUP_OFFSETS.fullmatch(parts.path):
                 self._group_offsets(found[1])
             elif parts.path == "/v1/topics":
@@ -163,7 +165,14 @@ def record_server(script: Script) -> Iterator[Script]:
         def _refuse(self, status: int, **problem: object) -> None:
             self._answer(status, json.dumps(problem).encode(), {"Content-Type": "application/problem+json"})
 
-        def _page(self, queue: str, query: dict[str, int]) -> None:
+        def _pull(self, queue: str, query: dict[str, str]) -> None:
+            fields = query.pop("fields", "")
+            if fields and not script.knows_heads:
+                self._refuse(400, code="unknown-parameter", parameter="fields")
+                return
+            self._page(queue, {name: int(value) for name, value in query.items()}, is_heads=bool(fields))
+
+        def _page(self, queue: str, query: dict[str, int], *, is_heads: bool) -> None:
             start = query["offset"]
             script.before_page(start)
             if start < script.min_offset:
@@ -177,7 +186,10 @@ def record_server(script: Script) -> Iterator[Script]:
                 records.append(script.queues[queue][at])
                 size += len(records[-1])
                 at += 1
-            self._answer(200, b"".join(records), {"Content-Type": RECORDS, HEADER_NEXT_OFFSET: str(at)})
+            content, kind = b"".join(records), RECORDS
+            if is_heads:
+                content, kind = heads_of(content), f"{RECORDS}; fields=heads"
+            self._answer(200, content, {"Content-Type": kind, HEADER_NEXT_OFFSET: str(at)})
 
         def _answer(self, status: int, body: bytes, headers: dict[str, str]) -> None:
             self.send_response(status)

@@ -7,9 +7,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tern_spark import COLUMNS, arrow_schema, record_batch
+from tern_spark.columns import heads_batch
+from tern_spark.schema import HEAD_COLUMNS
 from tern_wire.errors import LinkBodyMalformed
 from tern_wire.names import QueueName
-from tern_wire.records.columns import record_starts
+from tern_wire.records.columns import heads_of, record_starts
 from tern_wire.records.read import decode_record
 from tern_wire.records.write import encode_record, fill_in
 from tests.support.client.record_server import stored
@@ -103,6 +105,22 @@ def test_a_record_that_contradicts_itself_is_refused(at: int, value: int, says: 
     page[at] = value
     with pytest.raises(LinkBodyMalformed, match=says):
         record_batch(bytes(page), topic="orders", queue=QUEUE)
+
+
+@given(st.lists(records, max_size=20))
+@example([])
+def test_heads_alone_have_the_columns_that_the_records_have(parts: list[tuple[bytes, bytes, int, int]]) -> None:
+    """Property: every column of HEAD_COLUMNS is equal, whichever of both a page has."""
+    page = page_of(parts)
+    names = tuple(sorted(HEAD_COLUMNS))
+    whole = record_batch(page, topic="orders", queue=QUEUE, names=names)
+    assert heads_batch(heads_of(page), topic="orders", queue=QUEUE, names=names) == whole
+
+
+def test_bytes_that_are_no_heads_are_refused() -> None:
+    """A proxy that cuts its answer."""
+    with pytest.raises(LinkBodyMalformed):
+        heads_batch(b"x" * 100, topic="orders", queue=QUEUE, names=("queue_offset",))
 
 
 def test_a_body_of_4_mib_keeps_its_neighbours_apart() -> None:

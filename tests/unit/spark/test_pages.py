@@ -7,8 +7,9 @@ import pytest
 
 from tern_spark import ProxyPages, read_options
 from tern_spark.partition import TaskPartition
+from tern_spark.ranges import TopicMadeAgain
 from tern_spark.source import TernReader
-from tern_wire.errors import NoLeader, NotAcceptable, OffsetExpired, OutcomeUnknown, TopicNotFound
+from tern_wire.errors import NoLeader, NotAcceptable, OffsetExpired, OutcomeUnknown, TernError, TopicNotFound
 from tests.support.client.record_server import Script, record_server, stored
 
 NO_LEADER = (503, {"code": "no-leader", "broker_group": "broker-a", "retry_after_ms": 700})
@@ -167,3 +168,69 @@ def test_offsets_deleted_during_the_read_fail_it_or_are_skipped(proxy: Script) -
                 list(reader.read(part))
         else:
             assert [row["queue_offset"] for batch in reader.read(part) for row in batch.to_pylist()] == expected
+
+
+def test_a_topic_that_was_made_again_during_the_read_fails_it_or_is_told(
+    proxy: Script, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As many rows as before, of another topic: only the time when it was made tells. A task that began before fails, too."""
+    for accepted in ("true", "false"):
+        proxy.created_ms = 1
+        given = read_options({"endpoint": proxy.url, "subscribe": "orders", "failOnDataLoss": accepted})
+        reader = TernReader(given, READ_COLUMNS)
+        (part,) = reader.partitions()
+
+        def made_again(_: int) -> None:
+            proxy.created_ms = 2
+
+        proxy.before_page = made_again
+        if accepted == "true":
+            with pytest.raises(TopicMadeAgain, match="'orders' was deleted and made again"):
+                list(reader.read(part))
+        else:
+            assert sum(batch.num_rows for batch in reader.read(part)) == 10
+            assert "some rows are those of the new topic" in caplog.text
+
+
+@pytest.mark.parametrize("code", [401, 403])
+def test_a_key_that_is_revoked_during_the_read_ends_it_at_once(proxy: Script, code: int) -> None:
+    """After the first page: the refusal is no failure that a repeat cures."""
+    proxy.page_rows_max = 4
+    given = read_options({"endpoint": proxy.url, "subscribe": "orders", "prefetchPages": "0"})
+    reader = TernReader(given, READ_COLUMNS)
+    (part,) = reader.partitions()
+    found = reader.read(part)
+    assert next(found).num_rows == 4
+    seen = len(proxy.seen)
+    proxy.faults = [(code, {"code": {401: "unauthenticated", 403: "forbidden"}[code], "reason": "the key is revoked"})]
+    with pytest.raises(TernError) as refused:
+        list(found)
+    assert (refused.value.status, len(proxy.seen) - seen) == (code, 1)
+
+
+def test_a_plan_is_never_read_beyond_its_end(proxy: Script) -> None:
+    """Producers go on while tasks read: every task, first or repeated, ends where the plan does."""
+    given = read_options({"endpoint": proxy.url, "subscribe": "orders", "minPartitions": "3"})
+    reader = TernReader(given, READ_COLUMNS)
+    parts = reader.partitions()
+    rows = proxy.queues["broker-a:0"]
+    proxy.before_page = lambda _: rows.append(stored(len(rows), b"late"))
+    for _ in range(2):
+        found = [offset for part in parts for batch in reader.read(part) for offset in batch.column(0).to_pylist()]
+        assert found == list(range(10))
+    assert len(rows) > 10
+
+
+@pytest.mark.parametrize("knows_heads", [True, False])
+def test_heads_are_asked_for_where_nobody_needs_more(proxy: Script, knows_heads: bool) -> None:
+    """A proxy of the release before refuses that, once for each task, and sends whole records. Columns of the body need them."""
+    proxy.knows_heads = knows_heads
+    given = read_options({"endpoint": proxy.url, "subscribe": "orders"})
+    asked: list[list[bool]] = []
+    for columns in (("queue_offset", "store_size", "topic"), ("queue_offset", "keys")):
+        del proxy.seen[:]
+        reader = TernReader(given, columns)
+        rows = [row for part in reader.partitions() for batch in reader.read(part) for row in batch.to_pylist()]
+        assert [row["queue_offset"] for row in rows] == list(range(10))
+        asked.append(["fields=heads" in path for path in proxy.seen if "/queues/" in path])
+    assert asked == [[True] if knows_heads else [True, False], [False]]

@@ -92,6 +92,7 @@ class ReadRequests(Requests):
             end=asked.end_offset if asked.end_offset >= 0 else None,
             messages_max=asked.max_messages,
             size_max_bytes=asked.max_bytes,
+            heads_only=asked.heads_only,
         )
         pull = _Pull(
             *(self, link, opaque),
@@ -102,8 +103,9 @@ class ReadRequests(Requests):
             flow=flow_of(asked.reader, topic.topic_id, queue),
             size_max_bytes=asked.max_bytes,
             is_leaders=is_leaders,
+            heads_only=asked.heads_only,
         )
-        pull.begin(in_turns=not wanted.is_all)
+        pull.begin(in_turns=asked.heads_only or not wanted.is_all)
 
     def must_serve(self) -> None:
         """Raise unless this node still leads, as it did when the request arrived."""
@@ -157,14 +159,16 @@ class _Pull:
         flow: Hashable,
         size_max_bytes: int,
         is_leaders: bool,
+        heads_only: bool,
     ) -> None:
         """*flow*: the reader; *size_max_bytes*: limit of the answer; *is_leaders*: only the leader
-        may answer.
+        may answer; *heads_only*: the scan finds heads.
         """
         self._requests, self._link, self._opaque = requests, link, opaque
         self._topic, self._queue, self._scan, self._deadline_s = topic, queue, scan, deadline_s
         self._first = scan.offset
         self._flow, self._size_max_bytes, self._is_leaders = flow, size_max_bytes, is_leaders
+        self._heads_only = heads_only
 
     def begin(self, *, in_turns: bool) -> None:
         """Look, once there is room for the answer; at the end of the queue no room is needed."""
@@ -231,6 +235,7 @@ class _Pull:
             min_offset=topic.mins[queue],
             max_offset=topic.ends[queue],
             suggested_node=follower,
+            heads_only=self._heads_only,
         )
         self._requests.count(topic, scan)
         self._requests.answer(self._link, self._opaque, pulled, scan.found)

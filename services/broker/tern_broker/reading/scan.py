@@ -14,6 +14,8 @@ from tern_broker.core.topics import Topic
 from tern_broker.reading.reader import Reader
 from tern_wire.filters import Filter
 from tern_wire.limits import MIB
+from tern_wire.records.columns import heads_of
+from tern_wire.records.layout import HEAD_SIZE_BYTES
 
 # Entries of one page: 80 KiB of a queue's file by tags; records of an SQL page are evaluated one by
 # one, some 3 us each.
@@ -35,8 +37,11 @@ class QueueScan:
         end: int | None,
         messages_max: int,
         size_max_bytes: int,
+        heads_only: bool = False,
     ) -> None:
-        """Scan [*offset*, *end*), or up to the current end of the queue."""
+        """Scan [*offset*, *end*), or up to the current end of the queue. *heads_only*: find the
+        heads of the records, which *size_max_bytes* then counts.
+        """
         self._reader, self._topic, self._queue, self._wanted = reader, topic, queue, wanted
         self._end, self._messages_left, self._size_left = end, messages_max, size_max_bytes
         # The begin of the next page.
@@ -45,6 +50,7 @@ class QueueScan:
         self.found: list[memoryview] = []
         # Number of messages found.
         self.messages = 0
+        self._heads_only = heads_only
         self._is_full = False
 
     @property
@@ -72,6 +78,9 @@ class QueueScan:
         """Examine one page. OffsetExpired when retention has passed the place; LogRot,
         DerivedDamage.
         """
+        if self._heads_only and self._wanted.is_all:
+            self._step_by_heads()
+            return
         if self._wanted.is_all:
             page = self._reader.pull(
                 self._topic, self._queue, self.offset, self.end, self._messages_left, self._size_left
@@ -96,6 +105,19 @@ class QueueScan:
             looked_at = self._keep(entries, left, looked_at)
         self.offset += looked_at
 
+    def _step_by_heads(self) -> None:
+        """Examine a page of records, and keep their heads."""
+        most = min(self._messages_left, max(1, self._size_left // HEAD_SIZE_BYTES))
+        page = self._reader.pull(self._topic, self._queue, self.offset, self.end, most, PAGE_SIZE_MAX_BYTES)
+        count = len(page.offsets)
+        if count:
+            self.found.append(memoryview(heads_of(page.data)))
+        self.messages += count
+        self.offset += count
+        self._messages_left -= count
+        self._size_left -= count * HEAD_SIZE_BYTES
+        self._is_full = not count or not self._messages_left or self._size_left < HEAD_SIZE_BYTES
+
     def _keep(self, entries: npt.NDArray[Any], left: npt.NDArray[np.int64], looked_at: int) -> int:
         """Read the entries numbered *left* and keep those that match, as far as they fit; return
         how many entries were examined.
@@ -104,13 +126,14 @@ class QueueScan:
         sizes = entries["size"].astype(np.int64)[left]
         starts = np.cumsum(sizes) - sizes
         for number in np.flatnonzero(self._wanted.matches(page.data, starts)).tolist():
-            size = int(sizes[number])
+            size = HEAD_SIZE_BYTES if self._heads_only else int(sizes[number])
             if not self._messages_left or (size > self._size_left and self.found):
                 self._is_full = True
                 return int(left[number])
             start = int(starts[number])
+            record = page.data[start : start + int(sizes[number])]
             # A copy: the page is much larger than the few that match.
-            self.found.append(memoryview(bytes(page.data[start : start + size])))
+            self.found.append(memoryview(heads_of(record) if self._heads_only else bytes(record)))
             self.messages += 1
             self._messages_left -= 1
             self._size_left -= size

@@ -9,7 +9,8 @@ from tern_broker.reading.reader import Reader
 from tern_broker.reading.scan import QueueScan
 from tern_wire.errors import OffsetExpired
 from tern_wire.filters import compile_filter
-from tern_wire.records.columns import record_starts
+from tern_wire.records.columns import heads_of, record_starts
+from tern_wire.records.layout import HEAD_SIZE_BYTES
 from tern_wire.records.properties import TAGS
 from tern_wire.records.read import decode_record
 from tests.support.broker.single_broker import SingleBroker
@@ -91,6 +92,28 @@ def test_a_closed_range_ends_where_it_was_asked_to() -> None:
     beyond = scan(broker, 40, None, None, end=99)
     assert found_by(beyond) == list(range(40, 50))
     assert not beyond.is_closed
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("tags", "sql"), [("Aa", None), (None, "TAGS = 'C'"), (None, None)])
+def test_heads_are_those_of_the_records_that_a_scan_finds(seed: int, tags: str | None, sql: str | None) -> None:
+    """Whole, and in pages of any size, which the bytes of the heads count; a page has as many as fit, and one at least."""
+    broker = filled(150, seed=seed)
+    rng = random.Random(seed)
+    records = scan(broker, 0, tags, sql)
+    found_by(records)
+    wanted = b"".join(heads_of(data) for data in records.found)
+    seen, offset = b"", 0
+    while offset < 150:
+        fitting = rng.randrange(0, 9)
+        page = scan(broker, offset, tags, sql, size_max_bytes=fitting * HEAD_SIZE_BYTES + 1, heads_only=True)
+        while not page.is_over:
+            page.step()
+        heads = b"".join(page.found)
+        assert len(heads) == page.messages * HEAD_SIZE_BYTES <= max(1, fitting) * HEAD_SIZE_BYTES
+        assert page.messages == max(1, fitting) or page.offset == 150
+        seen, offset = seen + heads, page.offset
+    assert seen == wanted
 
 
 def test_what_retention_has_dropped_cannot_be_looked_at() -> None:

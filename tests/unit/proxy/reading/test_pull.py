@@ -1,16 +1,18 @@
 """Pulls by offset, topic and group administration, the cluster's picture, health and metrics."""
 
 import asyncio
+from dataclasses import replace
 
 import msgspec
 import orjson
 import pytest
 
 from tern_broker.core.feature_level import EXPECTED_NOT_BEGUN_LEVEL
+from tern_remoting import Frame, Link
 from tern_wire.link.commands import CommandKind
-from tern_wire.link.requests import RequestCode
+from tern_wire.link.requests import RequestCode, body_parts, read_body
 from tern_wire.paths import MSGPACK, RECORDS
-from tern_wire.records.columns import record_starts
+from tern_wire.records.columns import heads_of, record_starts
 from tern_wire.records.read import decode_record
 from tests.support.broker.contents import forget_messages, store
 from tests.support.broker.memory_broker import MemoryBroker
@@ -77,6 +79,42 @@ async def test_a_large_page_of_raw_records_is_the_brokers_own_bytes() -> None:
         assert raw.headers["content-length"] == str(len(raw.content))
         assert raw.content == b"".join(mesh.broker.queue_records("orders", 0))
         assert len(raw.content) > 600_000
+
+
+@pytest.mark.parametrize("is_older", [False, True])
+async def test_heads_alone_are_the_heads_of_the_records(is_older: bool) -> None:
+    """Their type says so, and their ETag is another one. A broker of the release before sends whole records, of which
+    the proxy passes on the heads.
+    """
+    async with proxy_mesh() as mesh:
+        await fill(mesh, 5)
+
+        def without_the_field(link: Link, frame: Frame) -> None:
+            head, raw = read_body(frame.body)
+            assert head.pop("heads_only") is True
+            mesh.broker.serve(link, replace(frame, body=memoryview(b"".join(body_parts(head, [raw])))))
+
+        if is_older:
+            mesh.broker.script(RequestCode.PULL, without_the_field)
+        heads = await mesh.http.get(f"{QUEUE}?offset=1&end_offset=4&fields=heads", headers={"accept": RECORDS})
+        assert heads.headers["content-type"] == f"{RECORDS}; fields=heads"
+        assert heads.content == heads_of(b"".join(mesh.broker.queue_records("orders", 0)[1:4]))
+        assert heads.headers["mq-next-offset"] == "4"
+        whole = await mesh.http.get(f"{QUEUE}?offset=1&end_offset=4", headers={"accept": RECORDS})
+        assert whole.headers["etag"] != heads.headers["etag"]
+        again = {"accept": RECORDS, "if-none-match": heads.headers["etag"]}
+        assert (await mesh.http.get(f"{QUEUE}?offset=1&end_offset=4&fields=heads", headers=again)).status_code == 304
+
+
+async def test_fields_are_of_records_and_are_their_heads() -> None:
+    """Anything else is refused with its place."""
+    async with proxy_mesh() as mesh:
+        for query, accept in (("fields=bodies", RECORDS), ("fields=heads", "application/json"), ("fields=", RECORDS)):
+            answer = await mesh.http.get(f"{QUEUE}?{query}", headers={"accept": accept})
+            assert (answer.status_code, answer.json()["code"], answer.json()["pointer"]) == (
+                *(400, "invalid-field"),
+                "query/fields",
+            )
 
 
 @pytest.mark.parametrize(

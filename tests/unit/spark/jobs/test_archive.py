@@ -211,6 +211,30 @@ def test_a_topic_that_was_made_again_is_refused(script: Script, tmp_path: Path) 
     assert "broker-a:0 of 'orders' ends at 3, its archive at 100" in ended.stderr
 
 
+def test_a_topic_that_was_made_again_with_as_many_messages_is_refused(script: Script, tmp_path: Path) -> None:
+    """Between two runs: its offsets go on where the archive ends, and what lies before would be missing in silence."""
+    archive(script, tmp_path)
+    script.queues["broker-a:0"] += two_days(0, 20, first=100)
+    script.created_ms = 2
+    ended = archive(script, tmp_path)
+    assert ended.code == 1 and "deleted and made again" in ended.stderr
+    script.created_ms = 1
+    assert archive(script, tmp_path).facts["rows"] == 20
+
+
+def test_a_topic_that_is_made_again_during_the_run_fails_it(script: Script, tmp_path: Path) -> None:
+    """And is refused when the run is repeated, whose plan is still there."""
+
+    def made_again(_: int) -> None:
+        script.created_ms = 2
+
+    script.before_page = made_again
+    for _ in range(2):
+        ended = archive(script, tmp_path)
+        assert ended.code == 1 and "deleted and made again" in ended.stderr
+    assert archived_files(str(tmp_path)) == []
+
+
 def test_nothing_is_added_to_a_damaged_chain(script: Script, tmp_path: Path) -> None:
     """The manifest is no JSON any more."""
     archive(script, tmp_path)

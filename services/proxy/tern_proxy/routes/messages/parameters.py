@@ -30,6 +30,7 @@ from tern_wire.errors import (
     UnsupportedEncoding,
 )
 from tern_wire.paths import JSON, OCTETS
+from tern_wire.records.layout import HEAD_SIZE_BYTES
 
 # When all messages of a request have the same error, it is the answer.
 SENT = (
@@ -134,5 +135,10 @@ PULL_PARAMETERS = (
     in_query("sql", _FILTER, f"Only messages whose properties make this SQL92 condition true. {_TERMS}"),
     in_header("If-None-Match", {"type": "string"}, "The ETag of a closed range that the client has."),
     ENCODING,
+    in_query(
+        "fields",
+        {"type": "string", "enum": ["heads"]},
+        f"Of records: only their heads, {HEAD_SIZE_BYTES} bytes each, without body and properties. `max_bytes` counts those.",
+    ),
 )
 HANDLES: Schema = {"type": "array", "items": {"type": "string"}, "maxItems": QUERY_FIELDS_MAX}

@@ -41,8 +41,12 @@ from tern_wire.paths import (
     RECORDS,
     pull_path,
 )
+from tern_wire.records.columns import heads_of
 
-_PARAMETERS = ("offset", "end_offset", "max_messages", "max_bytes", "wait", "tags", "sql", "encoding")
+_PARAMETERS = ("offset", "end_offset", "max_messages", "max_bytes", "wait", "tags", "sql", "encoding", "fields")
+# The one choice of `fields`, for records, and the type of its answer.
+_HEADS = "heads"
+_HEADS_TYPE = (b"content-type", f"{RECORDS}; fields={_HEADS}".encode())
 # A leader that hangs is detected within this time and a request's own.
 WAIT_AT_BROKER_MAX_MS = 10_000
 # Pause between two requests of which the first returned nothing: a broker group in trouble must not
@@ -72,6 +76,7 @@ async def get_messages(proxy: Proxy, request: HotRequest, topic_name: str, queue
     queue = topic.pinned(queue_name)
     if kind == RECORDS and "encoding" in query:
         raise InvalidField(reason=f"'encoding' has no meaning for {kind}", pointer="query/encoding")
+    heads_only = _heads_only(query, kind)
     put_body = put_body_of(query, kind)
     wait_ms = wait_of(query.get("wait", 0))
     wanted = compile_filter(query.get("tags"), query.get("sql"))
@@ -88,16 +93,22 @@ async def get_messages(proxy: Proxy, request: HotRequest, topic_name: str, queue
         max_bytes=max_bytes,
         tags=wanted.tags,
         sql=wanted.sql,
+        heads_only=heads_only,
     )
     tag = ""
     if asked.end_offset >= 0 and query.get("offset", "").isdecimal():
         topic_id = topic.route[queue.broker_group].topic_id
         answered_by = [(name, getattr(asked, name)) for name in _ANSWERED_BY]
+        answered_by += [("fields", _HEADS)] if heads_only else []
         tag = range_tag(topic_id, queue.name, [*answered_by, query.get("encoding")], kind)
         if is_known(request.header(b"if-none-match"), tag):
             return 304, _cached(tag), b""
     pulled, raw, waited = await _Waiting(proxy, request, queue, asked, wait_ms).pull()
     headers = _headers(kind, pulled, topic, queue, query) + waited
+    if heads_only:
+        headers[0] = _HEADS_TYPE
+        if not pulled.heads_only:  # a broker of the release before has sent whole records
+            raw = memoryview(heads_of(raw))
     if tag and asked.end_offset <= min(pulled.next_offset, pulled.max_offset):
         headers += _cached(tag)
     if kind == RECORDS:
@@ -113,6 +124,17 @@ async def get_messages(proxy: Proxy, request: HotRequest, topic_name: str, queue
         max_offset=pulled.max_offset,
     )
     return 200, headers, encode(document, kind)
+
+
+def _heads_only(query: dict[str, str], kind: str) -> bool:
+    """Return whether the heads of records are wanted, and nothing else of them."""
+    if "fields" not in query:
+        return False
+    if kind != RECORDS:
+        raise InvalidField(reason=f"'fields' has no meaning for {kind}", pointer="query/fields")
+    if query["fields"] != _HEADS:
+        raise InvalidField(reason=f"'fields' is '{_HEADS}', or is left out", pointer="query/fields")
+    return True
 
 
 async def _offset_of(proxy: Proxy, topic: Topic, queue: Queue, text: str) -> int:

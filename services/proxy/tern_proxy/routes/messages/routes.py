@@ -271,7 +271,8 @@ ROUTES = (
         summary="Read one queue by offset",
         about=(
             f"For readers that keep their own position; nothing is leased. `Accept: {RECORDS}` gives concatenated records in "
-            "RocketMQ's layout, for which `encoding` has no meaning."
+            "RocketMQ's layout, for which `encoding` has no meaning; with `fields=heads` the head of each, with IPv4 hosts, and "
+            f"`Content-Type: {RECORDS}; fields=heads`."
         ),
         hot="pull",
         asks=_READS,
