@@ -133,7 +133,7 @@ bench-delivery: .venv/.test ## Measure delivery in meshes of its own: order, key
 bench-transactions: .venv/.test ## Measure transactions, and what 100,000 open ones cost: about 5 minutes (ARGS='--scale 0.1 speed')
 	$(BIN)/python -m loadtest.bench.transactions $(ARGS)
 
-bench-spark: .venv/.ready ## Measure Spark's reads from a mesh of its own beside Parquet, and its writes: 8 minutes, 16 GB (ARGS='--rows 100000'); needs Java 17
+bench-spark: .venv/.ready ## Measure Spark's reads, streams, writes and archive on a mesh of its own: 15 minutes, 24 GB (ARGS='--rows 100000'); needs Java 17
 	$(BIN)/python -m loadtest.bench.spark $(ARGS)
 
 load: .venv/.ready ## Load the running mesh with Locust: USERS=50 SECONDS=30 HOST=http://127.0.0.1:8080

@@ -62,6 +62,7 @@ RULES: dict[str, tuple[set[str], set[str]]] = {
         {
             *{"tern_wire", "tern_client", "tern_store", "tern_raft", "tern_broker", "tern_proxy", "tern_service"},
             "tern_spark",
+            "tern_jobs",
         },
         SERVING | {"pysyncobj"},
     ),

@@ -54,6 +54,9 @@ BARS: Mapping[tuple[str, str], tuple[float, bool]] = {
     ("spark_read", "python_us"): (3.0, False),
     ("spark_read", "mesh_us"): (2.8, False),
     ("spark_heads", "ratio"): (0.18, True),
+    ("spark_available_now", "ratio"): (0.5, True),
+    ("spark_trigger", "times_rate"): (1.6, False),
+    ("spark_archive", "cpu_ratio"): (0.45, False),
     ("spark_sink_at_least_once", "pairwise_ratio"): (0.8, True),
     ("spark_sink_exactly_once", "pairwise_ratio"): (0.6, True),
 }

@@ -1,6 +1,6 @@
 """The job `dlq`: why messages died, where they came from, since when; and a list to redrive."""
 
-import shlex
+import json
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -17,8 +17,6 @@ from tern_jobs.reports.letters import Letter, LetterFilter, causes, read_letter
 from tern_wire.limits import DEAD_LETTERS_PAGE_MAX
 
 _COLUMNS = ("group", "cause", "topic", "reason", "letters", "first dead", "last dead", "most attempts", "sample")
-# Fits into one command line and one request.
-_OFFSETS_PER_LINE = 256
 
 
 def arguments(parser: ArgumentParser) -> None:
@@ -31,7 +29,7 @@ def arguments(parser: ArgumentParser) -> None:
         "--since", type=time_argument, default=0, metavar="TIME", help="only letters that died at this time or later"
     )
     parser.add_argument(
-        "--redrive", type=Path, metavar="FILE", help="write the commands that redrive these letters; sh runs them"
+        "--redrive", type=Path, metavar="FILE", help="write the list of these letters for `ternmq dlq redrive --file`"
     )
     parser.add_argument("--letters-max", type=int, default=-1, help="exit code 1 when there are more letters")
 
@@ -60,7 +58,7 @@ def run(options: Namespace, tasks: Tasks, progress: Progress, clock: Clock) -> O
         faults.append(f"{len(letters):,} dead letters, {options.letters_max:,} are allowed")
     return Outcome(
         headline=f"{len(letters):,} dead letters in {len(groups)} groups."
-        + (f" {options.redrive} redrives them." if options.redrive and letters else ""),
+        + (f" To redrive them: ternmq dlq redrive --file {options.redrive}" if options.redrive and letters else ""),
         facts={"letters": len(letters), "groups": len(groups)},
         tables=[
             Table(
@@ -94,22 +92,15 @@ def _letters(admin: BlockingAdmin, group: str) -> Iterator[Letter]:
 
 
 def redrive_lines(letters: Sequence[Letter]) -> list[str]:
-    """Return commands of `ternmq dlq redrive` that name every letter once."""
-    by_group: dict[str, list[str]] = {}
-    for letter in letters:
-        by_group.setdefault(letter.group, []).append(letter.offset)
-    return [
-        shlex.join(["ternmq", "dlq", "redrive", group, *offsets[at : at + _OFFSETS_PER_LINE]])
-        for group, offsets in sorted(by_group.items())
-        for at in range(0, len(offsets), _OFFSETS_PER_LINE)
-    ]
+    """Return the lines of a list for `ternmq dlq redrive --file`, which names every letter once."""
+    return [json.dumps({"group": letter.group, "offset": letter.offset}) for letter in letters]
 
 
 JOB = Job(
     name="dlq",
-    summary="Group dead letters by cause, origin and reason, and write the commands that redrive them.",
+    summary="Group dead letters by cause, origin and reason, and write the list that redrives them.",
     description="""  ternmq spark run dlq --groups billing --html dlq.html
-  ternmq spark run dlq --groups billing --reason 'no such shop' --redrive redrive.sh""",
+  ternmq spark run dlq --groups billing --reason 'no such shop' --redrive letters.ndjson""",
     arguments=arguments,
     run=run,
 )

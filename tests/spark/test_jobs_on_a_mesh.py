@@ -11,6 +11,9 @@ import pytest
 
 pytest.importorskip("pyarrow", reason="the spark extra is not installed")
 
+from typer.testing import CliRunner
+
+from tern_cli.app import app
 from tern_client import (
     BlockingAdmin,
     BlockingProducer,
@@ -124,18 +127,21 @@ def test_lag_is_that_of_the_group(mesh: Mesh) -> None:
 
 
 def test_dead_letters_have_their_cause_and_can_be_redriven_by_the_list(mesh: Mesh, tmp_path: Path) -> None:
-    """One row of five letters; the file is a line for a shell."""
-    file = tmp_path / "redrive.sh"
+    """One row of five letters; the command takes the file."""
+    file = tmp_path / "letters.ndjson"
     found = ended(mesh, "dlq", "--groups", "billing", "--redrive", str(file), "--letters-max", "4")
     assert found.code == 1, found.stderr
     (row,) = found.result["tables"][0]["rows"]
     assert (row["cause"], row["topic"], row["reason"], row["letters"]) == ("rejected", "orders", "no such shop", 5)
     assert row["sample"].startswith("order ")
-    (line,) = file.read_text("utf-8").splitlines()
-    words = line.split()
-    assert (words[:4], len(words)) == (["ternmq", "dlq", "redrive", "billing"], 9)
+    command = ["ternmq", "dlq", "redrive", "--file", str(file), "--endpoint", mesh.endpoint, "-o", "json"]
+    for flags, redriven in ((["--dry-run"], 0), ([], 5)):
+        told = CliRunner().invoke(app, [*command[1:], *flags])
+        assert told.exit_code == 0, told.output
+        task = json.loads(told.stdout)
+        assert (task["state"], task["total"], task["redriven"]) == ("done", 5, redriven)
     with BlockingAdmin(mesh.endpoint) as admin:
-        assert admin.redrive("billing", offsets=words[4:], dry_run=True)["total"] == 5
+        assert admin.dead_letters("billing")["messages"] == []
 
 
 def test_an_open_transaction_is_listed_under_its_producer_group(mesh: Mesh) -> None:

@@ -1,6 +1,8 @@
 """`ternmq dlq ls|show|redrive|task|cancel|purge`: the dead letters of a group."""
 
-import base64
+import sys
+import time
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -9,7 +11,10 @@ from tern_cli.commands.admin import Group
 from tern_cli.endpoint import Endpoint, administration
 from tern_cli.failures import CommandFailed
 from tern_cli.output import Format, Output, show_facts, show_json, show_rows
-from tern_wire.limits import DEAD_LETTERS_PAGE_MAX, REDRIVE_RATE_MAX_PER_S
+from tern_cli.progress import counting
+from tern_cli.views.dead_letter_view import letter_row, read_list, readable_letter, show_tasks
+from tern_client import BlockingAdmin
+from tern_wire.limits import DEAD_LETTERS_PAGE_MAX, REDRIVE_OFFSETS_MAX, REDRIVE_RATE_MAX_PER_S
 from tern_wire.paths import TO_ORIGIN
 
 dlq_app = typer.Typer(
@@ -33,8 +38,9 @@ EndOrTarget = Annotated[
     ),
 ]
 Task = Annotated[str, typer.Argument(help="The task's id, which `redrive` prints.", show_default=False)]
+# Between two looks at a task of a list.
+_POLL_S = 0.1
 _COLUMNS = ("offset", "topic", "queue", "at", "attempts", "cause", "reason", "dead_at")
-_TASK_COLUMNS = ("task", "group", "state", "total", "examined", "redriven", "skipped", "failed")
 
 
 @dlq_app.command("ls")
@@ -63,11 +69,11 @@ def list_letters(
         page = admin.dead_letters(
             group, topic=topic, tag=tag, reason=reason, begin=begin, end=end, limit=limit, cursor=cursor
         )
-    messages = [_readable(message) for message in page["messages"]]
+    messages = [readable_letter(message) for message in page["messages"]]
     if output is Format.JSON:
         show_json({**page, "messages": messages})
         return
-    show_rows([_row(message) for message in messages], _COLUMNS, output)
+    show_rows([letter_row(message) for message in messages], _COLUMNS, output)
     if page.get("next_cursor"):
         typer.echo(f"There may be more: --cursor {page['next_cursor']}")
     elif not messages and not cursor:
@@ -95,22 +101,26 @@ def show_letter(
             "There is no such dead letter",
             f"{offset} was redriven, purged, or dropped by retention: see ternmq dlq ls {group}.",
         )
-    message = _readable(found[0])
+    message = readable_letter(found[0])
     if output is Format.JSON:
         show_json(message)
     else:
-        facts = {**{name: value for name, value in message.items() if name != "dlq"}, **_row(message)}
+        facts = {**{name: value for name, value in message.items() if name != "dlq"}, **letter_row(message)}
         show_facts(facts)
 
 
 @dlq_app.command("redrive")
 def redrive_letters(
-    group: Group,
+    group: Annotated[str, typer.Argument(help="The consumer group's name.", show_default=False)] = "",
     offsets: Annotated[
         list[str] | None,
         typer.Argument(help="Offsets that `ls` shows, such as broker-a:17.", show_default=False),
     ] = None,
     *,
+    file: Annotated[
+        Path | None,
+        typer.Option("--file", help="The letters of a list that `ternmq spark run dlq --redrive` wrote; - for stdin."),
+    ] = None,
     everything: Annotated[bool, typer.Option("--all", help="All dead letters of the group.")] = False,
     topic: OfTopic = "",
     tag: OfTag = "",
@@ -138,9 +148,19 @@ def redrive_letters(
     ternmq dlq redrive billing --topic orders --reason 'no such shop' --rate 100
     ternmq dlq redrive billing --all --dry-run
     ternmq dlq redrive billing --to origin
+    ternmq dlq redrive --file letters.ndjson --rate 100
     """
 
-    if not (offsets or everything or topic or tag or reason or begin or end):
+    conditions = (offsets, everything, topic, tag, reason, begin, end)
+    if file is not None:
+        if any(conditions):
+            raise CommandFailed("Which dead letters?", "A list names them all: leave the rest out.", exit_code=2)
+        with administration(endpoint) as admin:
+            show_tasks(_redrive_list(admin, file, group, rate, dry_run=dry_run), output)
+        return
+    if not group:
+        raise CommandFailed("Which dead letters?", "Name a group, or a list with --file.", exit_code=2)
+    if not any(conditions):
         raise CommandFailed("Which dead letters?", "Name offsets, a condition such as --topic, or --all.", exit_code=2)
     with administration(endpoint) as admin:
         task = admin.redrive(
@@ -156,7 +176,7 @@ def redrive_letters(
             rate=rate,
             dry_run=dry_run,
         )
-    _show_task(task, output)
+    show_tasks([task], output)
 
 
 @dlq_app.command("task")
@@ -169,7 +189,7 @@ def show_task(task: Task, endpoint: Endpoint = "", output: Output = Format.TABLE
     """
 
     with administration(endpoint) as admin:
-        _show_task(admin.task(task), output)
+        show_tasks([admin.task(task)], output)
 
 
 @dlq_app.command("cancel")
@@ -182,7 +202,7 @@ def cancel_task(task: Task, endpoint: Endpoint = "", output: Output = Format.TAB
     """
 
     with administration(endpoint) as admin:
-        _show_task(admin.cancel_task(task), output)
+        show_tasks([admin.cancel_task(task)], output)
 
 
 @dlq_app.command("purge")
@@ -211,35 +231,30 @@ def purge_letters(
         typer.echo(f"{purged} dead letters of {group} are dropped.")
 
 
-def _show_task(task: dict[str, Any], output: Format) -> None:
-    if output is Format.JSON:
-        show_json(task)
-        return
-    show_rows([{name: task[name] for name in _TASK_COLUMNS}], _TASK_COLUMNS, output)
-    for failure in task["failures"]:
-        typer.echo(f"{failure['offset']}: {failure['error']['detail']}")
-
-
-def _row(message: dict[str, Any]) -> dict[str, Any]:
-    dlq = message["dlq"]
-    origin = dlq["origin"]
-    facts = {name: dlq[name] for name in ("attempts", "cause", "reason", "dead_at")}
-    return {
-        "offset": dlq["offset"],
-        "topic": origin["topic"],
-        "queue": origin["queue"],
-        "at": origin["offset"],
-        **facts,
-    }
-
-
-def _readable(message: dict[str, Any]) -> dict[str, Any]:
-    """Return *message* with its body as text where it is UTF-8."""
-    body = message["body"]
-    try:
-        return {**message, "body": body.decode()}
-    except UnicodeDecodeError:
-        return {
-            **{name: value for name, value in message.items() if name != "body"},
-            "body_base64": base64.b64encode(body).decode(),
-        }
+def _redrive_list(admin: BlockingAdmin, file: Path, group: str, rate: int, *, dry_run: bool) -> list[dict[str, Any]]:
+    """Redrive the letters of *file*, those of *group* alone unless it is ""; return the tasks. One
+    goes on after the other, so that few are kept at a time.
+    """
+    with sys.stdin.buffer if str(file) == "-" else file.open("rb") as lines:
+        listed = read_list(lines, str(file))
+    if group:
+        listed = {group: listed.get(group, [])}
+    parts = [
+        (name, offsets[at : at + REDRIVE_OFFSETS_MAX])
+        for name, offsets in listed.items()
+        for at in range(0, len(offsets), REDRIVE_OFFSETS_MAX)
+    ]
+    if not parts:
+        raise CommandFailed(
+            "There is nothing to redrive", f"{file} names no dead letters{f' of {group}' if group else ''}."
+        )
+    tasks = []
+    with counting(len(parts), "redrives") as advance:
+        for name, part in parts:
+            task = admin.redrive(name, offsets=part, rate=rate, dry_run=dry_run)
+            while task["state"] == "running":
+                time.sleep(_POLL_S)
+                task = admin.task(task["task"])
+            tasks.append(task)
+            advance()
+    return tasks

@@ -1,9 +1,10 @@
 """`python -m loadtest.bench.spark`: reads from a mesh of three brokers, and writes to it.
 
-Reads stand beside Parquet, writes beside the plain batch send.
+Reads stand beside Parquet, streams beside the batch read and Spark's rate source, writes beside the
+plain batch send, the archive beside Spark's own writer.
 
-A fresh mesh gets a million rows of 1 KiB; each bench runs its cases in alternating rounds. About 8
-minutes and 16 GB of disk below `.tern/bench/`, which it removes. `--rows 100000` is quick, and its
+A fresh mesh gets a million rows of 1 KiB; each bench runs its cases in alternating rounds. About 15
+minutes and 24 GB of disk below `.tern/bench/`, which it removes. `--rows 100000` is quick, and its
 bars are not judged. No assertion on any time. Exit code 1 when a row is missing, MISSED when
 everything is right and a bar of a run at full size is missed.
 """
@@ -22,18 +23,25 @@ from loadtest.bench.closed_loop import BenchFailed
 from loadtest.bench.delivery.__main__ import MISSED
 from loadtest.bench.figures import Figure, show
 from loadtest.bench.own_mesh import own_mesh
+from loadtest.bench.spark.archives import bench_archives
 from loadtest.bench.spark.engine import Engine, open_spark
 from loadtest.bench.spark.reads import bench_reads
 from loadtest.bench.spark.rows import BATCH_MESSAGES, load_rows
+from loadtest.bench.spark.streams import bench_streams
 from loadtest.bench.spark.writes import bench_writes
 
 _FOLDER = Path(".tern/bench")
 ROWS = 1_000_000
-# For each row: three brokers' logs, Parquet, and 21 writes of a tenth.
-_DISK_PER_ROW_BYTES = 16_000
-# A bench gets the engine, rounds and warm-ups. Further ones (streams) come here.
+# For each row: three brokers' logs, Parquet, 21 writes of a tenth, and 14 archives.
+_DISK_PER_ROW_BYTES = 24_000
+# A bench gets the engine, rounds and warm-ups.
 Bench = Callable[[Engine, int, int], Iterator[Figure]]
-BENCHES: Mapping[str, Bench] = {"reads": bench_reads, "writes": bench_writes}
+BENCHES: Mapping[str, Bench] = {
+    "reads": bench_reads,
+    "streams": bench_streams,
+    "writes": bench_writes,
+    "archives": bench_archives,
+}
 
 
 def run(names: list[str], rows: int, rounds: int, warm_ups: int, seed: int, output: Path) -> list[Figure]:

@@ -1,6 +1,7 @@
 """`ternmq dlq`: what it asks a proxy, and what it shows."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -63,6 +64,58 @@ def test_dead_letters_are_listed_with_their_origin_and_reason() -> None:
     assert json.loads(done.stdout)["messages"][0]["body"] == "hello"
     done, _ = run(packed({"group": "g", "messages": []}), "ls", "g")
     assert "No dead letters of g" in done.stdout
+
+
+def test_a_list_of_letters_is_redriven_group_by_group(tmp_path: Path) -> None:
+    """1,030 letters of one group and one of another: three tasks, each awaited, whose next look finds it done. A doubled
+    line counts once, an empty one is none.
+    """
+    file = tmp_path / "letters.ndjson"
+    lines = [f'{{"group": "g", "offset": "broker-a:{number}"}}' for number in range(1_030)]
+    file.write_text("\n".join([*lines, "", lines[3], '{"group": "h", "offset": "broker-a:1", "more": 1}']))
+    polls: list[str] = []
+
+    def answer(asked: Asked) -> Reply:
+        if asked.method == "POST":
+            return said(TASK, 202)
+        polls.append(asked.path)
+        return said(TASK | {"state": "done"})
+
+    with blocking_proxy(answer) as made:
+        done = RUNNER.invoke(app, ["dlq", "redrive", "--file", str(file), "--rate", "7", "--endpoint", made.url])
+    assert done.exit_code == 0, done.output
+    sent = [(asked.path, json.loads(asked.body)) for asked in made.asked if asked.method == "POST"]
+    assert [(path, len(body["offsets"]), body["rate"]) for path, body in sent] == [
+        ("/v1/groups/g/dlq/redrive", 1_024, 7),
+        ("/v1/groups/g/dlq/redrive", 6, 7),
+        ("/v1/groups/h/dlq/redrive", 1, 7),
+    ]
+    assert len(polls) == 3 and done.stdout.count("done") == 3
+    with blocking_proxy(lambda _: said(TASK | {"state": "done"}, 202)) as made:
+        done = RUNNER.invoke(app, ["dlq", "redrive", "h", "--file", str(file), "-o", "json", "--endpoint", made.url])
+    assert json.loads(done.stdout)["state"] == "done"
+    assert [json.loads(asked.body)["offsets"] for asked in made.asked] == [["broker-a:1"]]
+
+
+@pytest.mark.parametrize(
+    ("content", "words", "says"),
+    [
+        ("broker-a:1", (), "line 1"),
+        ('{"group": "g"}', (), "offset"),
+        ('{"group": "g", "offset": "broker-a:1"}', ("--all",), "leave the rest out"),
+        ('{"group": "g", "offset": "broker-a:1"}', ("h",), "nothing to redrive"),
+        ("", (), "nothing to redrive"),
+    ],
+)
+def test_a_list_that_says_nothing_asks_for_nothing(
+    content: str, words: tuple[str, ...], says: str, tmp_path: Path
+) -> None:
+    """A bad line, a condition beside the list, or no letters."""
+    file = tmp_path / "letters.ndjson"
+    file.write_text(content)
+    done, asked = run(said(TASK, 202), "redrive", *words, "--file", str(file))
+    assert done.exit_code != 0 and says in done.output
+    assert asked == []
 
 
 def test_one_dead_letter_is_shown_with_its_body_or_said_to_be_gone() -> None:
