@@ -48,9 +48,9 @@ class Reader:
     def read_heads(
         self, topic: Topic, queue: int, offset: int, end: int, messages_max: int, log_size_max_bytes: int
     ) -> Messages:
-        """Return the heads of messages of [offset, end), as `pull` does: the first HEAD_SIZE_BYTES of
-        each record, since our log has IPv4 hosts only.
+        """Return the heads of messages of [offset, end), as `pull` does.
 
+        A head is the first HEAD_SIZE_BYTES of a record, since our log has IPv4 hosts only.
         *log_size_max_bytes*: their whole records have at most so many, unless it is one.
         """
         entries = self.entries(topic, queue, offset, min(messages_max, end - offset))
