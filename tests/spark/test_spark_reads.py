@@ -13,8 +13,11 @@ pytest.importorskip("pyspark", reason="the spark extra is not installed")
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from tern_spark import read_options
+from tern_spark.pages import Page, ProxyPages
+from tern_spark.schema import HEAD_COLUMNS
 from tern_spark.source import TernReader
 from tern_spark.stream.reader import TernStreamReader
+from tern_wire.records.layout import HEAD_SIZE_BYTES
 from tests.support.mesh.mesh import Mesh, eventually, running_mesh
 
 COLUMNS = ("queue_offset", "body", "store_ts")
@@ -165,3 +168,39 @@ def test_a_limit_of_bytes_is_exact(mesh: Mesh) -> None:
     assert len(sizes) <= 2 * -(-sum(size for _, size in sizes) // 8_000)
     batch = TernReader(read_options({**given, "maxBytesPerPartition": "65536"}), COLUMNS)
     assert len(batch.partitions()) == 1
+
+
+@pytest.mark.parametrize("wanted", ["*", "odd", "parity = 'odd'"])
+def test_header_columns_travel_as_heads_and_are_those_of_whole_records(
+    mesh: Mesh, wanted: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All header columns, with each kind of filter: every page is of heads, 88 bytes a row, and the rows are the same."""
+    topic = f"heads-{len(wanted)}"
+    mesh.create(topic, queues=2)
+    for number in range(10):
+        parity = "odd" if number % 2 else "even"
+        send(mesh, topic, ["x" * (number * 40)], mq_tag=parity, mq_property_parity=parity)
+    pages: list[Page] = []
+    page_of = ProxyPages.page
+
+    def noted(reader: ProxyPages, *asked: Any, **how: Any) -> Page:
+        pages.append(page_of(reader, *asked, **how))
+        return pages[-1]
+
+    monkeypatch.setattr(ProxyPages, "page", noted)
+    given = read_options({"endpoint": mesh.endpoint, "subscribe": topic, "filter": wanted})
+    heads = tuple(sorted(HEAD_COLUMNS))
+
+    def rows(columns: tuple[str, ...]) -> list[dict[str, Any]]:
+        reader = TernReader(given, columns)
+        batches = [batch for part in reader.partitions() for batch in reader.read(part)]
+        found = [row for batch in batches for row in batch.select(list(heads)).to_pylist()]
+        return sorted(found, key=lambda row: (row["queue_id"], row["queue_offset"]))
+
+    alone = rows(heads)
+    assert {page.is_heads for page in pages} == {True}
+    assert sum(len(page.records) for page in pages) == len(alone) * HEAD_SIZE_BYTES
+    pages.clear()
+    assert rows((*heads, "body")) == alone
+    assert {page.is_heads for page in pages} == {False}
+    assert len(alone) == (10 if wanted == "*" else 5)

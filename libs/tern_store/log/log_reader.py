@@ -28,6 +28,8 @@ _CHUNK_BITS = 4096
 CHUNKS_MAX = 4096
 # A gap between two records up to this size is cheaper to read than to skip.
 GAP_SIZE_MAX_BYTES = 64 << 10
+# Fewer pieces of one size are gathered faster without numpy.
+GATHER_ROWS_MIN = 16
 
 Positions = npt.NDArray[np.int64]
 # Positions and sizes of records of one entry, ascending.
@@ -78,6 +80,8 @@ class LogReader:
         self._segments = segments
         self._row, self._begin, self._bounds, self._recent = row, begin, bounds, recent
         self._verified = VerifiedEntries()
+        # Bytes of one entry at most.
+        self._buffer = bytearray()
         # Begin positions of a run of entries, and the rows of those that were read.
         self._window_first = 0
         self._window_positions: list[int] = []
@@ -134,7 +138,7 @@ class LogReader:
             if is_together:
                 self._fill([place], first)
             elif last - first <= 2 * len(place) + len(sizes) * GAP_SIZE_MAX_BYTES:
-                _gather(place, memoryview(self._bytes(first, last - first)), spans)
+                _gather(place, self._passing(first, last - first), spans)
             else:
                 for position, size in zip(positions.tolist(), sizes.tolist(), strict=True):
                     self._fill([place[:size]], position)
@@ -165,6 +169,16 @@ class LogReader:
         data = bytearray(size)
         self._fill([data], position)
         return data
+
+    def _passing(self, position: int, size: int) -> memoryview:
+        """Read into a buffer that the next call overwrites: new memory would cost more than the
+        read.
+        """
+        if len(self._buffer) < size:
+            self._buffer = bytearray(size)
+        view = memoryview(self._buffer)[:size]
+        self._fill([view], position)
+        return view
 
     def _fill(self, buffers: list[bytearray | memoryview], position: int) -> None:
         wanted = sum(map(len, buffers))
@@ -231,5 +245,12 @@ def _gather(place: memoryview, source: memoryview, spans: Spans) -> None:
         return
     positions, sizes = spans
     starts = positions - positions[0]
+    size = int(sizes[0])
+    if len(sizes) >= GATHER_ROWS_MIN and size and bool((sizes == size).all()):
+        # Pieces of one size, such as the heads of records: rows of numpy.
+        row = np.dtype(f"V{size}")
+        windows = np.ndarray((len(source) - size + 1,), row, source, 0, (1,))
+        np.frombuffer(place, row)[:] = windows[starts]
+        return
     pairs = zip(starts.tolist(), (starts + sizes).tolist(), strict=True)
     place[:] = b"".join([source[start:stop] for start, stop in pairs])

@@ -203,7 +203,9 @@ class _Pull:
             self._require_topic()
             self._scan.step()
             passed_s = self._requests.monotonic() - began_s
-            if passed_s >= (SLICE_S if self._scan.found else PROGRESS_AFTER_S):
+            # An answer of heads is small, and its pages of the log are many.
+            is_patient = self._heads_only or not self._scan.found
+            if passed_s >= (PROGRESS_AFTER_S if is_patient else SLICE_S):
                 break
             yield
         self._looked()

@@ -14,15 +14,15 @@ from tern_wire.errors import OffsetExpired
 from tern_wire.limits import RECEIVE_SIZE_MAX_BYTES
 from tern_wire.link.rows import QUEUE_ENTRIES
 from tern_wire.records.columns import is_whole, record_starts
-from tern_wire.records.layout import SIZE
+from tern_wire.records.layout import HEAD_SIZE_BYTES, SIZE
 from tern_wire.records.read import Record, decode_record
 from tern_wire.records.write import fill_in
 
 
 @dataclass(frozen=True, slots=True)
 class Messages:
-    """Records of one queue, filled in: *data* is their concatenation, *offsets* has one for
-    each.
+    """Records of one queue, or their heads, filled in: *data* is their concatenation, *offsets* has
+    one for each.
     """
 
     data: memoryview
@@ -43,10 +43,35 @@ class Reader:
         """Return the records that *entries* point at, copied, with offset and position filled
         in.
         """
+        return self._read(topic, queue, offsets, entries, entries["size"].astype(np.int64))
+
+    def read_heads(
+        self, topic: Topic, queue: int, offset: int, end: int, messages_max: int, log_size_max_bytes: int
+    ) -> Messages:
+        """Return the heads of messages of [offset, end), as `pull` does.
+
+        A head is the first HEAD_SIZE_BYTES of a record, since our log has IPv4 hosts only.
+        *log_size_max_bytes*: their whole records have at most so many, unless it is one.
+        """
+        entries = self.entries(topic, queue, offset, min(messages_max, end - offset))
+        total = entries["size"].astype(np.int64).cumsum()
+        entries = entries[: max(1, int(total.searchsorted(log_size_max_bytes, side="right")))]
+        offsets = np.arange(offset, offset + len(entries), dtype=np.int64)
+        return self._read(topic, queue, offsets, entries, np.full(len(entries), HEAD_SIZE_BYTES, np.int64))
+
+    def _read(
+        self,
+        topic: Topic,
+        queue: int,
+        offsets: npt.NDArray[np.int64],
+        entries: npt.NDArray[Any],
+        read_sizes: npt.NDArray[np.int64],
+    ) -> Messages:
+        """Read the first *read_sizes* bytes of each record."""
         positions = entries["position"].astype(np.int64)
         sizes = entries["size"].astype(np.int64)
-        data = self._store.log.read_records(positions, sizes)
-        starts = sizes.cumsum() - sizes
+        data = self._store.log.read_records(positions, read_sizes)
+        starts = read_sizes.cumsum() - read_sizes
         if not is_whole(data, starts, sizes):
             raise StoreError(f"no records of topic '{topic.name}' lie where queue {queue} says; restart this node")
         fill_in(data, starts, offsets, positions)

@@ -3,6 +3,7 @@
 import random
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tern_broker.reading.reader import Reader
@@ -10,7 +11,7 @@ from tern_broker.reading.scan import QueueScan
 from tern_wire.errors import OffsetExpired
 from tern_wire.filters import compile_filter
 from tern_wire.records.columns import heads_of, record_starts
-from tern_wire.records.layout import HEAD_SIZE_BYTES
+from tern_wire.records.layout import HEAD_ROWS, HEAD_SIZE_BYTES
 from tern_wire.records.properties import TAGS
 from tern_wire.records.read import decode_record
 from tests.support.broker.single_broker import SingleBroker
@@ -116,6 +117,19 @@ def test_heads_are_those_of_the_records_that_a_scan_finds(seed: int, tags: str |
     assert seen == wanted
 
 
+def test_a_page_of_heads_is_limited_by_the_records_that_it_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """300 heads in one answer, though their records would not fit into it: no page passes more of the log than it may."""
+    broker = filled(300)
+    monkeypatch.setattr("tern_broker.reading.scan.PAGE_SIZE_MAX_BYTES", 2_000)
+    looked = scan(broker, 0, None, None, size_max_bytes=300 * HEAD_SIZE_BYTES, heads_only=True)
+    while not looked.is_over:
+        looked.step()
+    assert (looked.messages, looked.offset) == (300, 300)
+    sizes = [int(np.frombuffer(page, HEAD_ROWS)["size"].sum()) for page in looked.found]
+    assert len(sizes) > 10
+    assert max(sizes) <= 2_000
+
+
 def test_what_retention_has_dropped_cannot_be_looked_at() -> None:
     """410, also when the queue's begin passes a scan that is under way."""
     broker = filled(30)
@@ -123,3 +137,5 @@ def test_what_retention_has_dropped_cannot_be_looked_at() -> None:
     broker.state.names.topics["t"].mins[0] = 6
     with pytest.raises(OffsetExpired):
         looked.step()
+    with pytest.raises(OffsetExpired):
+        scan(broker, 5, None, None, heads_only=True).step()

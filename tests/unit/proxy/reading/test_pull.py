@@ -117,6 +117,19 @@ async def test_fields_are_of_records_and_are_their_heads() -> None:
             )
 
 
+async def test_heads_of_one_answer_come_from_many_pages_of_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slice is over behind every page of one record: a page of records with a filter ends there, one of heads goes on."""
+    monkeypatch.setattr("tern_broker.link.reads.SLICE_S", -1.0)
+    monkeypatch.setattr("tern_broker.reading.scan.PAGE_SIZE_MAX_BYTES", 1)
+    async with proxy_mesh() as mesh:
+        await fill(mesh, 5)
+        found = {}
+        for query in ("&sql=TAGS+IS+NULL", "&fields=heads", "&fields=heads&sql=TAGS+IS+NULL"):
+            answer = await mesh.http.get(f"{QUEUE}?offset=0{query}", headers={"accept": RECORDS})
+            found[query] = int(answer.headers["mq-next-offset"])
+        assert list(found.values()) == [1, 5, 5]
+
+
 @pytest.mark.parametrize(
     ("path", "status", "code"),
     [

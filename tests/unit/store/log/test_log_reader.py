@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tern_store import CommitLog, EntryKind, Genesis, LogRot, StoredEntry, StoreError
+from tern_store.log.log_reader import GATHER_ROWS_MIN
 from tests.support.files.faulty_files import FaultyFiles
 
 GROUP = Genesis(b"g" * 16, ("a", "b", "c"), 4096)
@@ -102,3 +103,26 @@ def test_after_a_cut_the_new_entries_are_read() -> None:
     new = [log.append(EntryKind.COMMANDS, log.end_index + 1, 2, (bytes([n]) * 333,), 1) for n in range(20)]
     spans = [(entry.position + 48, 40) for entry in [*entries[:20], *new]]
     assert read(log, spans) == expected([*entries[:20], *new], spans)
+
+
+@pytest.mark.parametrize("count", [GATHER_ROWS_MIN - 1, GATHER_ROWS_MIN, GATHER_ROWS_MIN + 1, 80])
+@pytest.mark.parametrize("recent", [0, 1 << 20])
+@pytest.mark.parametrize(("size", "step"), [(5, 9), (1, 2), (8, 10), (3, 3)])
+def test_pieces_of_one_size_come_back_however_many_there_are(count: int, recent: int, size: int, step: int) -> None:
+    """Such as the heads of records: from memory, from files, and again when the entry is known to be good; at its very end, too."""
+    log, entries = filled(FaultyFiles(), recent)
+    entry = next(entry for entry in entries if len(entry) > 900)
+    for begin in (48, len(entry) - (count - 1) * step - size):
+        spans = [(entry.position + begin + number * step, size) for number in range(count)]
+        for _ in range(3):
+            assert read(log, spans) == expected(entries, spans)
+
+
+def test_what_was_read_stays_as_it_is_when_more_is_read() -> None:
+    """Records with gaps, of entries that are known to be good: no later read changes an earlier answer."""
+    log, entries = filled(FaultyFiles())
+    spans = [[(entry.position + 48 + at, 4) for at in range(0, len(entry) - 52, 7)] for entry in entries]
+    for of_entry in spans:
+        read(log, of_entry)
+    answers = [log.read_records(*np.array(of_entry, np.int64).T) for of_entry in spans]
+    assert [bytes(answer) for answer in answers] == [expected(entries, of_entry) for of_entry in spans]
