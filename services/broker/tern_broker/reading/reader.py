@@ -54,6 +54,8 @@ class Reader:
         *log_size_max_bytes*: their whole records have at most so many, unless it is one.
         """
         entries = self.entries(topic, queue, offset, min(messages_max, end - offset))
+        if not len(entries):
+            return Messages(memoryview(b""), np.empty(0, np.int64))
         total = entries["size"].astype(np.int64).cumsum()
         entries = entries[: max(1, int(total.searchsorted(log_size_max_bytes, side="right")))]
         offsets = np.arange(offset, offset + len(entries), dtype=np.int64)
