@@ -18,8 +18,8 @@ from tern_spark.property_columns import property_columns
 from tern_spark.schema import COLUMNS, IN_PROPERTIES, arrow_schema
 from tern_wire.errors import LinkBodyMalformed, RecordMalformed
 from tern_wire.names import QueueName
-from tern_wire.records.columns import read_columns
-from tern_wire.records.layout import HEAD_ROWS, Bytes
+from tern_wire.records.columns import read_columns, read_heads
+from tern_wire.records.layout import Bytes
 
 Ints = npt.NDArray[np.int64]
 
@@ -46,11 +46,9 @@ def record_batch(page: Bytes, *, topic: str, queue: QueueName, names: Sequence[s
 
 def heads_batch(page: Bytes, *, topic: str, queue: QueueName, names: Sequence[str]) -> Any:
     """Return the heads of *page* (HEAD_ROWS each) as a RecordBatch of the columns *names*, all of
-    HEAD_COLUMNS. LinkBodyMalformed when they do not fill it.
+    HEAD_COLUMNS. LinkBodyMalformed when it has anything else.
     """
-    if len(page) % HEAD_ROWS.itemsize:
-        raise LinkBodyMalformed(reason=f"{len(page)} bytes are no whole number of heads")
-    build = _of_heads(np.frombuffer(page, HEAD_ROWS), topic, queue)
+    build = _of_heads(read_heads(page), topic, queue)
     return pa.RecordBatch.from_arrays([build[name]() for name in names], schema=arrow_schema(names))
 
 

@@ -141,6 +141,17 @@ def heads_of(data: Bytes) -> bytes:
     return columns_at(data, record_starts(data)).heads.tobytes()
 
 
+def read_heads(data: Bytes) -> npt.NDArray[Any]:
+    """Return what `heads_of` has made, as HEAD_ROWS, shape (n,). LinkBodyMalformed."""
+    if len(data) % HEAD_SIZE_BYTES:
+        raise LinkBodyMalformed(reason=f"{len(data)} bytes are no whole number of heads")
+    heads = np.frombuffer(data, HEAD_ROWS)
+    is_sound = np.isin(heads["magic"], (MAGIC, MAGIC_V2)) & (heads["size"] >= OVERHEAD_SIZE_BYTES)
+    if not is_sound.all():
+        raise LinkBodyMalformed(reason=f"no head of a record at {int(is_sound.argmin()) * HEAD_SIZE_BYTES}")
+    return heads
+
+
 def property_bounds(data: Bytes, starts: Numbers) -> tuple[Numbers, Numbers]:
     """Return the starts and ends, in *data*, of the properties of the records at *starts*.
 

@@ -118,9 +118,11 @@ def test_heads_alone_have_the_columns_that_the_records_have(parts: list[tuple[by
 
 
 def test_bytes_that_are_no_heads_are_refused() -> None:
-    """A proxy that cuts its answer."""
-    with pytest.raises(LinkBodyMalformed):
-        heads_batch(b"x" * 100, topic="orders", queue=QUEUE, names=("queue_offset",))
+    """A proxy that cuts its answer, or sends something else, at any place."""
+    page = heads_of(page_of([(b"a", b"", 0, 0)] * 5))
+    for bad in (b"x" * 100, page[:-1], page[1:], page[:176] + page[180:] + b"abcd", bytes(88)):
+        with pytest.raises(LinkBodyMalformed):
+            heads_batch(bad, topic="orders", queue=QUEUE, names=("queue_offset",))
 
 
 def test_a_body_of_4_mib_keeps_its_neighbours_apart() -> None:
