@@ -13,6 +13,7 @@ from tests.sim.machines.broker_node import Build
 from tests.sim.planted.planting import quiet
 from tests.sim.seed_run import _Run
 from tests.sim.swarm import choose, constants
+from tests.support.campaigns import campaign, shared_out
 
 # Entries of the group before anything is wrong, and what is waited at most (virtual).
 WAIT_S = 30.0
@@ -68,7 +69,8 @@ class Trial:
         return [line for line in self.lines if words in line]
 
 
-@pytest.mark.parametrize("seed", [3, 4])
+@campaign
+@pytest.mark.parametrize("seed", shared_out(3, 4))
 @pytest.mark.parametrize("which", [is_leader, is_follower])
 @pytest.mark.parametrize("kinds", [("reset",), ("crash", "partition", "transfer", "reset", "isolate_leader")])
 def test_the_one_that_differs_goes_and_is_copied_anew(seed: int, which: Which, kinds: tuple[str, ...]) -> None:
@@ -85,7 +87,8 @@ def test_the_one_that_differs_goes_and_is_copied_anew(seed: int, which: Which, k
     assert result.comparisons > 20
 
 
-@pytest.mark.parametrize("seed", [3, 4])
+@campaign
+@pytest.mark.parametrize("seed", shared_out(3, 4))
 @pytest.mark.parametrize("wrong", ["n0 n2", "n0 n1 n2"])
 @pytest.mark.parametrize("restarts", [False, True])
 def test_three_that_differ_stop_until_an_operator_chooses(seed: int, wrong: str, *, restarts: bool) -> None:

@@ -17,6 +17,7 @@ from tests.sim.machines.machine import Machine
 from tests.sim.planted.planting import changed, quiet
 from tests.sim.seed_run import SeedResult, _Run
 from tests.sim.swarm import choose, constants
+from tests.support.campaigns import campaign, shared_out
 
 # What is waited at most (virtual).
 WAIT_S = 40.0
@@ -153,7 +154,8 @@ def test_a_group_that_cannot_apply_an_entry_blocks_and_passes_over_it_when_told(
         assert trial.stages() == [Stage.ASKED, Stage.DONE]
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@campaign
+@pytest.mark.parametrize("seed", shared_out(*SEEDS))
 def test_all_members_must_agree(seed: int) -> None:
     """While one is down the leader refuses, and names it; when it is back it has to say for itself."""
     with Trial(seed) as trial:
@@ -173,7 +175,8 @@ def test_all_members_must_agree(seed: int) -> None:
         trial.finish()
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@campaign
+@pytest.mark.parametrize("seed", shared_out(*SEEDS))
 def test_one_node_that_cannot_apply_an_entry_keeps_nobody_waiting(seed: int) -> None:
     """The others go on, and it acknowledges what they write; a newer release on it catches up."""
     with Trial(seed, which=lambda engine: engine._config.node == "n1" and is_old(engine)) as trial:
@@ -190,7 +193,8 @@ def test_one_node_that_cannot_apply_an_entry_keeps_nobody_waiting(seed: int) -> 
         assert trial.stages() == []
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@campaign
+@pytest.mark.parametrize("seed", shared_out(*SEEDS))
 def test_a_release_that_can_apply_it_ends_the_block(seed: int) -> None:
     """Node after node; nothing is passed over, and what was in the entry has happened."""
     with Trial(seed, which=is_old) as trial:

@@ -14,6 +14,7 @@ from tests.sim.planted.__main__ import convict
 from tests.sim.planted.planting import quiet
 from tests.sim.seed_run import _Run
 from tests.sim.swarm import choose, constants
+from tests.support.campaigns import campaign, shared_out
 
 FAULTS = ("crash", "partition", "isolate_leader", "transfer", "reset", "flap", "one_way", "power_cut", "wipe")
 NEVER, FROM_THE_FIRST = 1.0, 0.0
@@ -45,7 +46,8 @@ class Trial:
         self.statuses = [engine_status(node.engine, node.config) for node in self.nodes]
 
 
-@pytest.mark.parametrize("seed", [3, 4, 5])
+@campaign
+@pytest.mark.parametrize("seed", shared_out(3, 4, 5))
 def test_the_level_rises_once_when_the_last_node_is_upgraded(seed: int) -> None:
     """Across cut links, restarts, wiped disks and changes of leader; before that everything is written as the oldest knows it."""
     trial = Trial(seed, (0.2, FROM_THE_FIRST, 0.6))
@@ -60,7 +62,8 @@ def test_the_level_rises_once_when_the_last_node_is_upgraded(seed: int) -> None:
     assert [peer["version"] for peer in leader["peers"]] == [NEXT_VERSION] * 2
 
 
-@pytest.mark.parametrize("seed", [3, 4, 5])
+@campaign
+@pytest.mark.parametrize("seed", shared_out(3, 4, 5))
 def test_one_old_node_keeps_the_group_where_it_is(seed: int) -> None:
     """However often it is away."""
     trial = Trial(seed, (0.2, FROM_THE_FIRST, NEVER))
