@@ -27,9 +27,10 @@ export PYTHONDONTWRITEBYTECODE :=
 # These read the data set or Arrow, which only .venv/.ready has.
 DEMO_TESTS := tests/unit/spark tests/unit/demo
 # Tests that only compute share the cores, JOBS at a time: one more than two cores, because some of them wait. Those with meshes of real processes
-# have the machine to themselves, and wait for the most part: two files of them at a time.
+# have the machine to themselves, and wait for the most part: two files of them at a time, in this order: the longest files come first.
 SHARED_TESTS := tests/sim tests/crash tests/test_tidy.py tests/test_house.py tests/test_prose.py tests/test_security_document.py tests/unit
-ALONE_TESTS := tests/mesh tests/procs tests/secure
+ALONE_TESTS := tests/secure tests/procs tests/mesh
+TWO_FILES := -n 2 --dist loadfile --no-loadscope-reorder
 # With ARGS one of the two may have nothing to do, which pytest calls 5.
 PYTEST_DONE = || [ $$? -eq 5 -a -n "$(ARGS)" ]
 PIP_INSTALL = $(BIN)/python -m pip install -q --retries 10
@@ -51,7 +52,7 @@ down: .venv/.test ## Stop the mesh that `make run` left; its data stays in .tern
 
 test: .venv/.test ## Run all tests but those of Spark and the demo's data (ARGS='-k name' chooses)
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(SHARED_TESTS) $(DEMO_TESTS:%=--ignore=%) $(ARGS) $(PYTEST_DONE)
-	$(BIN)/python -m pytest -n 2 --dist loadfile $(ALONE_TESTS) $(ARGS) $(PYTEST_DONE)
+	$(BIN)/python -m pytest $(TWO_FILES) $(ALONE_TESTS) $(ARGS) $(PYTEST_DONE)
 
 campaigns: .venv/.test ## Run what `make test` has a part of with all its cases: power cuts, corruptions, a million timers
 	TERNMQ_CAMPAIGNS=whole $(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m campaign $(SHARED_TESTS) $(DEMO_TESTS:%=--ignore=%) $(ARGS)
@@ -60,7 +61,7 @@ shake: .venv/.test ## Run the unit tests on a loop of a busy machine, to find th
 	TERNMQ_SHAKE_SEED=$(SEED) $(BIN)/python -m pytest -n $(JOBS) --dist worksteal -p tests.support.shaken_loop tests/unit $(DEMO_TESTS:%=--ignore=%) $(ARGS)
 
 shake-meshes: .venv/.test ## Run the tests of real meshes while processes of theirs stand still now and then (SEED=1)
-	TERNMQ_SHAKE_SEED=$(SEED) $(BIN)/python -m pytest -n 2 --dist loadfile -p tests.support.shaken_mesh $(ALONE_TESTS) $(ARGS)
+	TERNMQ_SHAKE_SEED=$(SEED) $(BIN)/python -m pytest $(TWO_FILES) -p tests.support.shaken_mesh $(ALONE_TESTS) $(ARGS)
 
 test-spark: .venv/.ready ## Run the tests of the Spark source and of the demo's data; needs Java 17
 	@command -v java >/dev/null || { echo "No java on the PATH: install Java 17, for example openjdk-17-jre-headless."; exit 1; }

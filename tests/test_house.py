@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.test_tidy import ROOT, everything, imports, name_of, packages, sources
+from tests.test_tidy import ROOT, everything, forgotten, imports, name_of, packages, sources  # noqa: F401 (a fixture)
 
 FILES_MAX = 25
 # Folders with more files than that. Each number may only fall; `routes` have one file a subject.

@@ -16,14 +16,8 @@ import pytest
 from tern_wire.errors import TernError
 
 ROOT = Path(__file__).resolve().parents[1]
-SKIPPED = {
-    "__pycache__",
-    "build",
-    "dist",
-    "spark-warehouse",
-    ".git",
-    ".hypothesis",
-}  # and any other .dot folder but .ci
+# And any other .dot folder but .ci.
+SKIPPED = {"__pycache__", "build", "dist", "spark-warehouse", ".git", ".hypothesis"}
 
 WAITING = {"asyncio", "anyio", "threading", "concurrent", "multiprocessing", "selectors", "subprocess", "uvloop"}
 SERVING = {"fastapi", "starlette", "uvicorn"}
@@ -108,6 +102,14 @@ def tree(path: Path) -> ast.Module:
 def nodes(path: Path) -> tuple[ast.AST, ...]:
     """All of that tree; walking it takes longer than parsing."""
     return tuple(ast.walk(tree(path)))
+
+
+@pytest.fixture(autouse=True, scope="module")
+def forgotten() -> Iterator[None]:
+    """The trees of all files, a gigabyte, are no burden of later tests: each collection of garbage would walk through them."""
+    yield
+    for kept in (tree, nodes, imports):
+        kept.cache_clear()
 
 
 def sources(top: str = "") -> list[Path]:

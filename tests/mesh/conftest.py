@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.mesh.mesh import Mesh, eventually, running_mesh
+from tests.support.mesh.mesh import Mesh, eventually
 
 # The kill should meet a test's requests, not the silence behind them: half of the tests are over after a quarter of a second, others take
 # a few, so half of the kills come within the first 0.2 s.
@@ -21,10 +21,9 @@ CASES_THAT_MEET_A_DEATH = 0.25
 
 
 @pytest.fixture(scope="session")
-def mesh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mesh]:
-    """Started once; a quiet run kills no process of it."""
-    with running_mesh(tmp_path_factory.mktemp("mesh") / "tern", "--proxies", "2", "--namesrvs", "2") as running:
-        yield running
+def mesh(standing_mesh: Mesh) -> Mesh:
+    """Started once; a quiet run of these tests kills no process of it."""
+    return standing_mesh
 
 
 @pytest.fixture(autouse=True)

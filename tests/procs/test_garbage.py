@@ -3,11 +3,10 @@
 import random
 import socket
 import time
-from pathlib import Path
 
 import pytest
 
-from tests.support.mesh.mesh import Mesh, running_mesh
+from tests.support.mesh.mesh import Mesh
 
 CONNECTIONS = 10_000
 AT_ONCE = 100
@@ -58,30 +57,32 @@ def throw(ports: list[int], rng: random.Random) -> int:
 def works(mesh: Mesh, body: str) -> bool:
     """A message goes in and comes out."""
     assert mesh.settled("POST", "/v1/topics/noise/messages", content=body.encode()).status_code == 201
-    got = mesh.settled("POST", "/v1/topics/noise/groups/readers/receive", json={"wait": "5s"}).json()["messages"]
+    got = mesh.settled("POST", "/v1/topics/noise/groups/noise-readers/receive", json={"wait": "5s"}).json()["messages"]
     handles = [message["receipt_handle"] for message in got]
-    assert mesh.settled("POST", "/v1/topics/noise/groups/readers/ack", json={"receipt_handles": handles}).is_success
+    assert mesh.settled(
+        "POST", "/v1/topics/noise/groups/noise-readers/ack", json={"receipt_handles": handles}
+    ).is_success
     return [body] == [message["body"] for message in got]
 
 
 @pytest.mark.timeout(450)
-def test_random_bytes_at_every_port_leave_the_mesh_serving(tmp_path: Path) -> None:
+def test_random_bytes_at_every_port_leave_the_mesh_serving(mesh: Mesh) -> None:
     """Seeded; every port of every process; no process dies, none logs a traceback."""
     seed = 20261121
     print("seed", seed)
-    with running_mesh(tmp_path / "tern") as mesh:
-        mesh.create("noise", "readers")
-        assert works(mesh, "before")
-        processes = {process["name"]: process for process in mesh.processes()}
-        ports = [port for process in processes.values() for port in process.get("ports", {}).values()]
-        assert len(ports) == 3 * 3 + 3
-        began_s = time.monotonic()
-        connected = throw(ports, random.Random(seed))
-        print(f"{connected} connections to {len(ports)} ports in {time.monotonic() - began_s:.1f} s")
-        assert connected > CONNECTIONS * 0.95
-        assert works(mesh, "after")
-        assert {name: process["pid"] for name, process in processes.items()} == {
-            process["name"]: process["pid"] for process in mesh.processes()
-        }
-        for log in (tmp_path / "tern" / "logs").glob("*.log"):
-            assert "Traceback" not in log.read_text(errors="replace"), log.name
+    sizes = mesh.log_sizes()
+    mesh.create("noise", "noise-readers")
+    assert works(mesh, "before")
+    processes = {process["name"]: process for process in mesh.processes()}
+    ports = [port for process in processes.values() for port in process.get("ports", {}).values()]
+    assert len(ports) == 3 * 3 + 2 + 2 + 1
+    began_s = time.monotonic()
+    connected = throw(ports, random.Random(seed))
+    print(f"{connected} connections to {len(ports)} ports in {time.monotonic() - began_s:.1f} s")
+    assert connected > CONNECTIONS * 0.95
+    assert works(mesh, "after")
+    assert {name: process["pid"] for name, process in processes.items()} == {
+        process["name"]: process["pid"] for process in mesh.processes()
+    }
+    for name, text in mesh.logged_since(sizes).items():
+        assert "Traceback" not in text, name

@@ -7,35 +7,29 @@ in and comes out, and in the end nothing is stored that was not sent, no process
 import asyncio
 import random
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from tests.support.mesh.hostile_client import throw_all
 from tests.support.mesh.hostile_requests import FAMILIES_OF_ALL, FAMILIES_OF_PROXY, TOPIC, slow
-from tests.support.mesh.mesh import Mesh, running_mesh
+from tests.support.mesh.mesh import Mesh
 
 DOORS = ("proxy", "namesrv", "broker", "checker")
 CASES_MIN = 500
 
 
 @pytest.fixture(scope="module")
-def mesh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mesh]:
-    """A mesh whose processes and logs are looked at in the end."""
-    directory = tmp_path_factory.mktemp("hostile") / "tern"
-    with running_mesh(directory) as running:
-        running.create(TOPIC, "readers")
-        before = {process["name"]: process["pid"] for process in running.processes()}
-        yield running
-        assert before == {process["name"]: process["pid"] for process in running.processes()}
-        _must_be_quiet(directory)
-
-
-def _must_be_quiet(directory: Path) -> None:
-    for log in (directory / "logs").glob("*.log"):
-        text = log.read_text(errors="replace")
-        assert "Traceback" not in text, log.name
-        assert "failed unexpectedly" not in text, log.name
+def mesh(standing_mesh: Mesh) -> Iterator[Mesh]:
+    """The standing mesh, whose processes and logs are looked at in the end."""
+    standing_mesh.wait_until_whole()
+    standing_mesh.create(TOPIC, "hostile-readers")
+    sizes = standing_mesh.log_sizes()
+    before = {process["name"]: process["pid"] for process in standing_mesh.processes()}
+    yield standing_mesh
+    assert before == {process["name"]: process["pid"] for process in standing_mesh.processes()}
+    for name, text in standing_mesh.logged_since(sizes).items():
+        assert "Traceback" not in text, name
+        assert "failed unexpectedly" not in text, name
 
 
 def port_of(mesh: Mesh, door: str) -> int:
@@ -48,9 +42,13 @@ def port_of(mesh: Mesh, door: str) -> int:
 def sent_and_received(mesh: Mesh, body: str) -> bool:
     """A message goes in and comes out; and nothing else does."""
     assert mesh.settled("POST", f"/v1/topics/{TOPIC}/messages", content=body.encode()).status_code == 201
-    got = mesh.settled("POST", f"/v1/topics/{TOPIC}/groups/readers/receive", json={"wait": "5s"}).json()["messages"]
+    got = mesh.settled("POST", f"/v1/topics/{TOPIC}/groups/hostile-readers/receive", json={"wait": "5s"}).json()[
+        "messages"
+    ]
     handles = [message["receipt_handle"] for message in got]
-    assert mesh.settled("POST", f"/v1/topics/{TOPIC}/groups/readers/ack", json={"receipt_handles": handles}).is_success
+    assert mesh.settled(
+        "POST", f"/v1/topics/{TOPIC}/groups/hostile-readers/ack", json={"receipt_handles": handles}
+    ).is_success
     return [body] == [message["body"] for message in got]
 
 

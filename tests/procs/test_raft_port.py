@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import json
 import socket
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,7 +12,7 @@ from tern_broker.upkeep.saver import SAVE_AFTER_BYTES
 from tern_remoting import LinkError, dial, encode_frame
 from tern_remoting.handshake import HELLO
 from tern_wire.limits import MESSAGE_BODY_SIZE_MAX_BYTES
-from tests.support.mesh.mesh import Mesh, eventually, running_mesh
+from tests.support.mesh.mesh import Mesh, eventually
 from tests.support.mesh.strangers import Flood, lowered_limit, ports_of
 
 # Everybody dials the member with the smallest name.
@@ -21,12 +20,11 @@ VICTIM = "broker-a-0"
 LARGE_SIZE_BYTES = MESSAGE_BODY_SIZE_MAX_BYTES
 
 
-@pytest.fixture(scope="module")
-def mesh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mesh]:
-    """One mesh for all of this file; what a test takes away it gives back."""
-    with running_mesh(tmp_path_factory.mktemp("port") / "tern") as mesh:
-        mesh.create("port")
-        yield mesh
+@pytest.fixture
+def mesh(mesh: Mesh) -> Mesh:
+    """With a topic; what a test takes away it gives back."""
+    mesh.create("port")
+    return mesh
 
 
 def raft_port(mesh: Mesh, name: str) -> int:
@@ -65,7 +63,7 @@ def knock(port: int, data: bytes) -> None:
 @pytest.mark.timeout(450)
 def test_strangers_are_counted_by_what_they_did_and_the_group_does_not_notice(mesh: Mesh) -> None:
     """Same leader, same term, no restart, no traceback; each reason once at each node."""
-    key, group = (mesh.directory / "cluster.key").read_bytes(), group_id(mesh)
+    key, group, sizes = (mesh.directory / "cluster.key").read_bytes(), group_id(mesh), mesh.log_sizes()
     leader = mesh.leader()
     before = {name: (mesh.pid(name), mesh.broker(name)["term"]) for name in mesh.brokers()}
     counted = {name: refusals(mesh, name) for name in mesh.brokers()}
@@ -92,8 +90,8 @@ def test_strangers_are_counted_by_what_they_did_and_the_group_does_not_notice(me
     assert mesh.leader() == leader
     assert {name: (mesh.pid(name), mesh.broker(name)["term"]) for name in mesh.brokers()} == before
     assert mesh.settled("POST", "/v1/topics/port/messages", content=b"after").status_code == 201
-    for log in (mesh.directory / "logs").glob("*.log"):
-        assert "Traceback" not in log.read_text(errors="replace"), log.name
+    for name, text in mesh.logged_since(sizes).items():
+        assert "Traceback" not in text, name
 
 
 @pytest.mark.timeout(450)

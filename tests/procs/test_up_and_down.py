@@ -17,14 +17,14 @@ def is_alive(pid: int) -> bool:
         return False
 
 
-def test_two_meshes_run_side_by_side_and_do_not_mix(tmp_path: Path) -> None:
+def test_two_meshes_run_side_by_side_and_do_not_mix(mesh: Mesh, tmp_path: Path) -> None:
     """Own ports, own directory, own key: a handle of one is forged for the other."""
-    with running_mesh(tmp_path / "a", "--brokers", "1") as one, running_mesh(tmp_path / "b", "--brokers", "1") as two:
-        for mesh, body in ((one, b"one"), (two, b"two")):
-            mesh.create("same", "readers")
-            assert mesh.call("POST", "/v1/topics/same/messages", content=body).status_code == 201
-        path = "/v1/topics/same/groups/readers"
-        got = [mesh.call("POST", f"{path}/receive", json={"wait": "5s"}).json()["messages"] for mesh in (one, two)]
+    with running_mesh(tmp_path, "--brokers", "1") as two:
+        for one, body in ((mesh, b"one"), (two, b"two")):
+            one.create("same", "same-readers")
+            assert one.call("POST", "/v1/topics/same/messages", content=body).status_code == 201
+        path = "/v1/topics/same/groups/same-readers"
+        got = [one.call("POST", f"{path}/receive", json={"wait": "5s"}).json()["messages"] for one in (mesh, two)]
         assert [[m["body"] for m in messages] for messages in got] == [["one"], ["two"]]
         forged = two.call("POST", f"{path}/ack", json={"receipt_handles": [got[0][0]["receipt_handle"]]})
         assert (forged.status_code, forged.json()["code"]) == (400, "receipt-invalid")

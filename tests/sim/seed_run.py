@@ -74,6 +74,8 @@ def run_seed(
     began_s = time.process_time()
     was_enabled = gc.isenabled()
     gc.disable()  # a world is full of cycles, and dies as a whole
+    if was_frozen := gc.get_freeze_count() > 0:
+        gc.collect()  # by pytest, to the end: garbage may not become part of it
     gc.freeze()  # and modules need not be looked through for it
     swarm = swarm or choose(seed)
     try:
@@ -81,7 +83,8 @@ def run_seed(
             result = _Run(swarm, build or Build(), trace).run()
     finally:
         gc.collect()  # the world alone: what was there before it is still frozen
-        gc.unfreeze()
+        if not was_frozen:
+            gc.unfreeze()
         if was_enabled:
             gc.enable()
     result.cpu_s = time.process_time() - began_s

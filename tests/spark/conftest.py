@@ -10,9 +10,11 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
-    """One session for all tests of a file: it takes ten seconds to start. Workers import the package and this folder by PYTHONPATH."""
+    """One session for all files of a worker: it takes ten seconds to start, and its Python workers stay. They import the package and this folder
+    by PYTHONPATH. What a test registers or sets has a name of its own.
+    """
     from tern_spark.session import open_session
 
     paths = [str(ROOT / "libs"), str(ROOT / "spark"), str(ROOT)]

@@ -37,8 +37,9 @@ pytestmark = [
 ROOT = Path(__file__).resolve().parents[2]
 PATHS = os.pathsep.join([str(ROOT / "libs"), str(ROOT / "spark"), str(ROOT), os.environ.get("PYTHONPATH", "")])
 BATCH_ROWS = 100
-# Enough batches that every kill finds the pipeline at work.
-ROWS = BATCH_ROWS * (8 + 2 * KILLS)
+# Enough batches that every kill finds the pipeline at work: two for each, and four for what is done while it is about to be killed. A batch costs
+# two seconds of a core.
+ROWS = BATCH_ROWS * (4 + 2 * KILLS)
 # A driver of its own: doubled numbers from `numbers` to `doubled`, in the order of each queue.
 DRIVER = """
 import sys

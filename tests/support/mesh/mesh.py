@@ -15,7 +15,9 @@ from typing import Any
 
 import httpx
 
+from tern_cli.mesh.files import MeshFiles
 from tern_cli.mesh.process_table import port_is_free
+from tern_cli.mesh.start import stop_mesh
 from tests.support.proxy.documented import check_documented
 
 # A range of ports that `ternmq up --port-base` uses.
@@ -63,7 +65,7 @@ class Mesh:
     def run(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         """`ternmq ARGUMENTS --data-dir ...`."""
         command = [sys.executable, "-m", "tern_cli", *arguments, "--data-dir", str(self.directory)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
         assert not check or done.returncode == 0, f"{arguments}: exit {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done
 
@@ -159,6 +161,40 @@ class Mesh:
 
         return str(eventually(leading, within_s=within_s, what="a leader"))
 
+    def wait_until_whole(self, *, within_s: float = 60) -> None:
+        """Until every process runs, every broker follows the leader with all that is committed, and every proxy is ready."""
+
+        def what_lacks() -> str:
+            rows = self.processes()
+            if lacking := [row["name"] for row in rows if row["state"] != "running"]:
+                return f"{lacking} do not run"
+            lead = self.broker(self.leader())
+            for name in self.brokers():
+                status = self.broker(name)
+                if status.get("standing") != "member" or status["applied_index"] < lead.get("commit_index", 1 << 62):
+                    return f"{name} is not there yet"
+            proxies = range(sum(row["role"] == "proxy" for row in rows))
+            try:
+                answers = [self.call("GET", "/readyz", proxy=number).status_code for number in proxies]
+            except httpx.TransportError as error:
+                return f"a proxy does not answer: {error}"
+            return "" if set(answers) == {200} else f"proxies answer {answers}"
+
+        eventually(lambda: not what_lacks(), within_s=within_s, what="the mesh is whole")
+
+    def log_sizes(self) -> dict[str, int]:
+        """Of every log, how long it is now."""
+        return {log.name: log.stat().st_size for log in (self.directory / "logs").glob("*.log")}
+
+    def logged_since(self, sizes: dict[str, int]) -> dict[str, str]:
+        """What each log has got since `log_sizes` returned *sizes*; all of one that was cut in between."""
+        found = {log.name: log.read_bytes() for log in (self.directory / "logs").glob("*.log")}
+        begins = {name: sizes.get(name, 0) for name in found}
+        return {
+            name: data[begins[name] if begins[name] <= len(data) else 0 :].decode(errors="replace")
+            for name, data in found.items()
+        }
+
     def term(self) -> int:
         """In which the group is led now; 0 when its leader went in this moment."""
         return int(self.broker(self.leader()).get("term", 0))
@@ -190,7 +226,8 @@ def kept_up(mesh: Mesh) -> Iterator[None]:
             print(f"--- {log.name}\n" + "\n".join(log.read_text(errors="replace").splitlines()[-15:]))
         raise
     finally:
-        mesh.run("down", check=False)
+        # In this process: nobody looks at what `ternmq down` says here, and a command costs half a second of a core.
+        stop_mesh(MeshFiles(mesh.directory))
         mesh.client.close()
 
 
@@ -200,7 +237,8 @@ def running_mesh(directory: Path, *options: str) -> Iterator[Mesh]:
     mesh = Mesh(
         directory,
         port_base=free_port_base(random.Random()),
-        options=("--segment-size-bytes", str(SEGMENT_SIZE_BYTES), *options),
+        # Longer than `ternmq up` waits by itself: other tests, and other programs, may have the machine.
+        options=("--wait", "90", "--segment-size-bytes", str(SEGMENT_SIZE_BYTES), *options),
     )
     with kept_up(mesh):
         yield mesh
