@@ -14,7 +14,7 @@ def chaos(tmp_path: Path, *arguments: str) -> dict[str, Any]:
     """The report of one run; its progress and the logs of its processes are shown when it fails."""
     seed = str(random.randrange(1 << 31))
     command = [sys.executable, "-m", "tests.chaos", *arguments, "--seed", seed, "--senders", SENDERS, "--no-bars"]
-    done = subprocess.run([*command, "--dir", str(tmp_path)], capture_output=True, text=True, timeout=110, check=False)
+    done = subprocess.run([*command, "--dir", str(tmp_path)], capture_output=True, text=True, timeout=280, check=False)
     print(f"seed {seed}\n{done.stderr}")
     assert done.returncode == 0, done.stdout
     report: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
