@@ -71,10 +71,10 @@ class SparkCluster:
         self._start("master", "org.apache.spark.deploy.master.Master", *options)
         eventually(lambda: self._state() is not None, within_s=_START_S, what="the master answers")
 
-    def start_worker(self, name: str) -> None:
-        """Start a worker of one core, and wait until the master knows it."""
+    def start_worker(self, name: str, host: str = _HOST) -> None:
+        """Start a worker of one core at a loopback address, and wait until the master knows it."""
         before = self.alive_workers()
-        options = ["--host", _HOST, "--webui-port", "0", "-c", "1", "-m", "1g", "-d", str(self.folder / name)]
+        options = ["--host", host, "--webui-port", "0", "-c", "1", "-m", "1g", "-d", str(self.folder / name)]
         self._start(name, "org.apache.spark.deploy.worker.Worker", *options, self.master)
         eventually(lambda: self.alive_workers() > before, within_s=_START_S, what=f"{name} is known")
 
