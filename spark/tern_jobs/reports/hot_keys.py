@@ -7,6 +7,7 @@ rare ones and knows by how much a count may be too low (Misra and Gries).
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
 import pyarrow.compute as pc
@@ -100,14 +101,14 @@ def sample(ranges: Sequence[QueueRange]) -> list[QueueRange]:
 
 
 def _even_blocks(ranges: Sequence[QueueRange]) -> Iterator[QueueRange]:
-    """Yield the blocks; none goes on into the next range."""
+    """Yield the blocks; none goes on into the next range, or to the begin of the next block."""
     rows = sum(found.rows for found in ranges)
     at, before = 0, 0
-    for number in range(SAMPLE_BLOCKS_MAX):
-        begin = number * rows // SAMPLE_BLOCKS_MAX
+    begins = [number * rows // SAMPLE_BLOCKS_MAX for number in range(SAMPLE_BLOCKS_MAX + 1)]
+    for begin, following in pairwise(begins):
         while begin - before >= ranges[at].rows:
             before, at = before + ranges[at].rows, at + 1
         found = ranges[at]
         start = found.start + begin - before
-        end = min(start + BLOCK_ROWS_MAX, found.end)
+        end = min(start + min(BLOCK_ROWS_MAX, following - begin), found.end)
         yield QueueRange(topic=found.topic, queue=found.queue, start=start, end=end)

@@ -23,6 +23,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tern_spark.arrays import strings
 from tern_wire.errors import MessageTooLarge
 from tern_wire.limits import MESSAGE_BODY_SIZE_MAX_BYTES
 from tern_wire.records.properties import CONTENT_TYPE, RESERVED_PROPERTIES
@@ -39,7 +40,7 @@ WRITTEN: dict[str, tuple[str, tuple[str, ...]]] = {
     "deliver_at": ("deliver_at", ("timestamp", "bigint")),
     "topic": ("topic", ("string",)),
 }
-_RESERVED = pa.array(sorted(RESERVED_PROPERTIES), pa.string())
+_RESERVED = strings(sorted(RESERVED_PROPERTIES))
 
 
 class ColumnError(ValueError):
