@@ -4,7 +4,7 @@ from collections import Counter
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tern_jobs.reports.hot_keys import (
@@ -36,6 +36,9 @@ def offsets(ranges: list[QueueRange]) -> list[tuple[str, int]]:
     return [(found.queue, at) for found in ranges for at in range(found.start, found.end)]
 
 
+@example(
+    sizes=[BLOCK_ROWS_MAX - 7] * (SAMPLE_BLOCKS_MAX + 2)
+)  # more blocks than allowed, with fewer rows than they may have
 @given(sizes=SIZES)
 def test_a_sample_is_bounded_and_lies_in_the_backlog(sizes: list[int]) -> None:
     """However many queues and rows there are: so many blocks of so many rows at most, no row twice, each in its queue."""
