@@ -62,7 +62,7 @@ def run(options: Namespace, tasks: Tasks, progress: Progress, clock: Clock) -> O
                 break
             clock.pause_s(options.every / 1_000)
     rows = trends(samples)
-    keys, refused = ({}, "") if options.no_keys else _keys_of(rows, samples, options)
+    keys, refused = ({}, "") if options.no_keys else keys_by_topic(rows, samples, options)
     now = samples[-1].groups
     faults = [
         f"group '{group.group}': {group.lag:,} messages behind, {options.lag_max:,} are allowed"
@@ -119,7 +119,7 @@ def run(options: Namespace, tasks: Tasks, progress: Progress, clock: Clock) -> O
     )
 
 
-def _keys_of(
+def keys_by_topic(
     rows: Sequence[TopicTrend], samples: Sequence[Sample], options: Namespace
 ) -> tuple[dict[tuple[str, str], KeyCounts], str]:
     """Return the keys by group and topic, and why some could not be read; "" if all could."""

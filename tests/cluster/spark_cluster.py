@@ -142,7 +142,7 @@ class SparkCluster:
         try:
             with urllib.request.urlopen(f"http://{_HOST}:{self.ui_port}/json/", timeout=5) as answer:
                 return json.load(answer)
-        except OSError:
+        except (OSError, ValueError):  # another process may have had the port a moment ago
             return None
 
 

@@ -1,5 +1,6 @@
 """The hottest keys of a backlog: which blocks of it are read, and that a summary of bounded size counts no key too high and misses no hot one."""
 
+from argparse import Namespace
 from collections import Counter
 
 import pyarrow as pa
@@ -7,6 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from tern_jobs.lag_job import keys_by_topic
 from tern_jobs.reports.hot_keys import (
     BLOCK_ROWS_MAX,
     SAMPLE_BLOCKS_MAX,
@@ -15,7 +17,7 @@ from tern_jobs.reports.hot_keys import (
     keys_of,
     sample,
 )
-from tern_jobs.reports.lags import GroupLag, QueueLag, Sample, TopicLag, fresh_ranges
+from tern_jobs.reports.lags import GroupLag, QueueLag, Sample, TopicLag, fresh_ranges, trends
 from tern_spark import read_options
 from tern_spark.ranges import QueueRange
 from tests.support.client.record_server import Script, record_server, stored
@@ -124,3 +126,17 @@ def test_what_waits_or_has_just_come_is_looked_at() -> None:
     found = {each.queue: (each.start, each.end) for each in fresh_ranges(samples, "billing", "orders")}
     assert found == {"a": (7, 12), "b": (10, 15), "c": (10, 10), "d": (0, 3)}
     assert fresh_ranges(samples, "billing", "payments") == []
+
+
+def test_keys_that_may_not_be_read_are_told_and_the_others_are_there() -> None:
+    """Lag may be seen by those who may not read; of two topics the first one's pages are refused."""
+    rows = [stored(at, b"x", {"KEYS": "hot"}) for at in range(3)]
+    queue = QueueLag("broker-a:0", max_offset=3, lag=3, lag_ms=0)
+    found = [GroupLag("billing", 6, 0, 0, [TopicLag(topic, [queue]) for topic in ("orders", "payments")])]
+    with record_server(Script(queues={"broker-a:0": rows})) as script:
+        script.faults = [(403, {"code": "forbidden", "required_permission": "SUB of topic 'orders'"})]
+        given = Namespace(endpoint=script.url, key_file=None, ca_file=None)
+        keys, refused = keys_by_topic(trends([Sample(0, found)]), [Sample(0, found)], given)
+        assert len(script.seen) == 2
+    assert {name: counts.top(1) for name, counts in keys.items()} == {("billing", "payments"): [("hot", 3)]}
+    assert refused.startswith("orders: This needs SUB of topic 'orders'")
