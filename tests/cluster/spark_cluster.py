@@ -24,7 +24,7 @@ from tests.support.mesh.mesh import eventually
 
 ROOT = Path(__file__).resolve().parents[2]
 SPARK_HOME = Path(pyspark.__file__).parent
-_START_S = 60
+_START_S = 120
 # For short jobs: the client compiler and the serial collector start faster.
 _JVM_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _HOST = "127.0.0.1"

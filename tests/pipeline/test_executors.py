@@ -110,9 +110,11 @@ def read_options(source: Script) -> dict[str, str]:
     return {"endpoint": source.url, "subscribe": "orders", "startingOffsets": "earliest", "minPartitions": "2"}
 
 
-def write_options(store: Store, delivery: str) -> dict[str, str]:
-    """One request of a task at a time."""
-    return {"endpoint": store.url, "topic": "copy", "delivery": delivery, "requestsInFlight": "1"}
+def write_options(store: Store) -> dict[str, str]:
+    """One request of a task at a time, which is not repeated while it is held."""
+    patient = str(1_000 * 2 * _HELD_S)
+    timing = {"requestTimeoutMs": patient, "sendTimeoutMs": patient, "requestsInFlight": "1"}
+    return {"endpoint": store.url, "topic": "copy", **timing}
 
 
 def queue_of(messages: list[dict[str, Any]]) -> bytes:
@@ -126,9 +128,18 @@ def expected() -> list[bytes]:
     return sorted(b"%d/%d" % (queue, number) for queue in (0, 1) for number in range(2_500))
 
 
-@pytest.mark.parametrize("delivery", ["exactly_once", "at_least_once"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"delivery": "exactly_once"},
+        {"delivery": "at_least_once"},
+        # Shows that both attempts write: nothing tells a second copy from the first one.
+        {"delivery": "at_least_once", "idempotent": "false"},
+    ],
+    ids=["exactly_once", "at_least_once", "without_keys"],
+)
 def test_two_attempts_that_both_read_and_write_are_one_copy(
-    machines: Machines, source: Script, store: Store, delivery: str
+    machines: Machines, source: Script, store: Store, options: dict[str, str]
 ) -> None:
     """The first request of the second task is held until Spark's other attempt at it sends the same rows: both read and write them."""
     twins = Crossing(2)
@@ -139,10 +150,13 @@ def test_two_attempts_that_both_read_and_write_are_one_copy(
 
     store.before_request = hold
     rows = machines.spark.read.format("ternmq").options(**read_options(source)).load().selectExpr("body")
-    rows.write.format("ternmq").mode("append").options(**write_options(store, delivery)).save()
+    rows.write.format("ternmq").mode("append").options(**write_options(store), **options).save()
     assert twins.is_open, "Spark began no second attempt"
-    assert sorted(store.bodies("copy")) == expected()
-    if delivery == "exactly_once":
+    if options.get("idempotent") == "false":
+        assert len(store.bodies("copy")) > len(expected()) and sorted(set(store.bodies("copy"))) == expected()
+    else:
+        assert sorted(store.bodies("copy")) == expected()
+    if options["delivery"] == "exactly_once":
         (told,) = store.publications
         assert sorted(stage["partition"] for stage in told["stages"]) == [0, 1]
 
@@ -174,7 +188,7 @@ def test_a_key_that_is_revoked_ends_a_read_and_a_write_in_one_sentence(
     store.before_request = revoke_writes
     written = machines.spark.range(0, 5_000, 1, 2).selectExpr("CAST(id AS STRING) AS body").write.format("ternmq")
     with pytest.raises(Exception, match="with a key that is valid now"):
-        written.mode("append").options(**write_options(store, "exactly_once")).save()
+        written.mode("append").options(**write_options(store)).save()
     assert store.topics == {} and store.publications == []
     assert len(store.sizes) <= 2 * 3 + 2
 
@@ -197,7 +211,7 @@ def test_a_machine_that_dies_with_its_task_costs_no_row_and_repeats_none(
 
     store.before_request = kill
     rows = machines.spark.readStream.format("ternmq").options(**read_options(source)).load().selectExpr("body")
-    written = rows.writeStream.format("ternmq").options(**write_options(store, "exactly_once"))
+    written = rows.writeStream.format("ternmq").options(**write_options(store))
     written.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start().awaitTermination()
     assert once.locked(), "the run was over before a machine was killed"
     assert sorted(store.bodies("copy")) == expected()
