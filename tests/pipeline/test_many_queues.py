@@ -6,6 +6,7 @@ broker, and no Java; some 40 s, half of them for one request to each queue.
 
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -136,7 +137,9 @@ def follow(mesh: Mesh, group: str) -> None:
     stream.stop()
 
 
-def test_the_lag_job_names_the_hottest_key_by_a_bounded_sample(mesh: Mesh, requests: Counter[str]) -> None:
+def test_the_lag_job_names_the_hottest_key_by_a_bounded_sample(
+    mesh: Mesh, requests: Counter[str], tmp_path: Path
+) -> None:
     """A quarter of the messages of every topic have one key; 128 requests for each topic. Without reading there is no key."""
     follow(mesh, "keyed")
     given = ("--groups", "keyed", "--samples", "1")
@@ -152,3 +155,8 @@ def test_the_lag_job_names_the_hottest_key_by_a_bounded_sample(mesh: Mesh, reque
     requests.clear()
     without = run_job("lag", Script(queues={}, url=mesh.endpoint), *given, "--no-keys")
     assert (without.code, without.result["tables"][1]["rows"], requests["pages"]) == (0, [], 0)
+    shown = run_job(
+        "lag", Script(queues={}, url=mesh.endpoint), *given, "--html", str(tmp_path / "lag"), output="table"
+    )
+    assert "Keys of what waits or has just come" in shown.result and " hot " in shown.result
+    assert "keyed: wide-0 hot" in (tmp_path / "lag").read_text("utf-8")
