@@ -66,7 +66,7 @@ test-spark: .venv/.ready ## Run the tests of the Spark source and of the demo's 
 	@command -v java >/dev/null || { echo "No java on the PATH: install Java 17, for example openjdk-17-jre-headless."; exit 1; }
 	$(BIN)/python -m pytest -n 2 --dist loadfile tests/spark $(DEMO_TESTS) $(ARGS)
 
-test-pipeline: .venv/.ready ## Run the hard cases of the Spark pipeline: Connect, machines that die, 10,000 queues, backups; 5 minutes
+test-pipeline: .venv/.ready ## Run the hard cases of the Spark pipeline: Connect, machines that die, 10,000 queues, backups; 3 minutes
 	@command -v java >/dev/null || { echo "No java on the PATH: install Java 17, for example openjdk-17-jre-headless."; exit 1; }
 	$(BIN)/python -m pytest -n 2 --dist loadfile tests/pipeline $(ARGS)
 

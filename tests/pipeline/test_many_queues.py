@@ -1,7 +1,7 @@
 """Ten thousand queues, of ten topics: a plan with its lease, a batch, a stream, the views `queues` and `lag`, the job `lag`.
 
 A topic has at most 1,024 queues in a broker group, so they are ten topics. The number of requests is bounded by what is read. One
-broker, and no Java; some 40 s, half of them for one request to each queue.
+broker, and no Java; some 60 s, half of them for one request to each queue.
 """
 
 from collections import Counter
