@@ -1,6 +1,7 @@
 """Tasks that run twice at once, a key that is revoked, a machine that dies with its task: on a standalone cluster of two machines.
 
-Scripted proxies say when what happens. Some 100 s, most of them for JVMs to start. Both machines are on loopback; they need two addresses, because Spark runs the second attempt of a slow task on another host only.
+Scripted proxies say when what happens. Some 100 s, most of them for JVMs to start. Both machines are on loopback; they need two
+addresses, because Spark runs the second attempt of a slow task on another host only.
 """
 
 import os
