@@ -36,7 +36,7 @@ PYTEST_DONE = || [ $$? -eq 5 -a -n "$(ARGS)" ]
 PIP_INSTALL = $(BIN)/python -m pip install -q --retries 10
 
 .DEFAULT_GOAL := help
-.PHONY: help install run down test campaigns shake shake-meshes test-spark kill-spark spark-cluster test-failover test-mixed crash-states sim chaos reloads flood doors contract fuzz blocking check compose-test bench bench-store bench-raft bench-delivery bench-transactions bench-spark load interop packages-test clean wipe
+.PHONY: help install run down test campaigns shake shake-meshes test-spark test-pipeline kill-spark spark-cluster test-failover test-mixed crash-states sim chaos reloads flood doors contract fuzz blocking check compose-test bench bench-store bench-raft bench-delivery bench-transactions bench-spark load interop packages-test clean wipe
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -66,6 +66,10 @@ shake-meshes: .venv/.test ## Run the tests of real meshes while processes of the
 test-spark: .venv/.ready ## Run the tests of the Spark source and of the demo's data; needs Java 17
 	@command -v java >/dev/null || { echo "No java on the PATH: install Java 17, for example openjdk-17-jre-headless."; exit 1; }
 	$(BIN)/python -m pytest -n 2 --dist loadfile tests/spark $(DEMO_TESTS) $(ARGS)
+
+test-pipeline: .venv/.ready ## Run the hard cases of the Spark pipeline: Connect, machines that die, 10,000 queues, backups; 3 minutes
+	@command -v java >/dev/null || { echo "No java on the PATH: install Java 17, for example openjdk-17-jre-headless."; exit 1; }
+	$(BIN)/python -m pytest -n 2 --dist loadfile tests/pipeline $(ARGS)
 
 kill-spark: .venv/.ready ## Kill the driver of a pipeline from topic to topic KILLS=20 times (SEED=1, GROUPS=1 or 2), and look for what is lost or twice
 	TERNMQ_SPARK_GROUPS=$(GROUPS) TERNMQ_SPARK_KILLS=$(KILLS) TERNMQ_SPARK_KILL_SEED=$(SEED) $(BIN)/python -m pytest -q -s tests/spark/test_spark_pipeline_killed.py $(ARGS)
@@ -173,6 +177,6 @@ wipe: .venv/.test ## Stop the mesh and delete its data in .tern/
 
 .venv/.ready: .venv/.test
 	@echo "install: Spark, its data set and Locust (PySpark is 460 MB: a few minutes the first time)"
-	@$(PIP_INSTALL) -e libs -e '.[demo,dev,load]'
+	@$(PIP_INSTALL) -e libs -e '.[demo,dev,load,connect]'
 	@touch $@
 	@echo "install: done"

@@ -1,12 +1,14 @@
 """Limits of planned reads, each with its reason."""
 
-from tern_wire.limits import FRAME_SIZE_MAX_BYTES
+from tern_wire.limits import FRAME_SIZE_MAX_BYTES, JSON_BATCH_NODES_MAX, MIB
 
 # Topics of one plan: a pattern that matches more is split by its client.
 READ_PLAN_TOPICS_MAX = 256
 # Queues of one plan, over all its topics, and cuts that it may have in one broker group: an answer
 # is one frame, some 100 bytes a queue and 9 a cut.
 READ_PLAN_QUEUES_MAX, READ_PLAN_CUTS_MAX = 20_000, 65_536
+# Body of a plan or of a lease: begin, end and budget of each queue, 50 bytes and two values each.
+READ_BODY_SIZE_MAX_BYTES = 4 * MIB
 # Rows of queues that one plan sums up in a broker group, 20 bytes each, in slices of 5 ms beside
 # other work: 0.35 s of CPU for all. Over more, a plan says how far it came.
 READ_PLAN_ROWS_MAX = 16_777_216
@@ -26,4 +28,6 @@ READ_LEASES_INSPECTED_MAX = 8
 assert READ_LEASE_MIN_MS < READ_LEASE_DEFAULT_MS < READ_LEASE_MAX_MS
 assert READ_LEASES_PER_PRINCIPAL_MAX < READ_LEASES_MAX
 assert READ_LEASE_QUEUES_MAX == READ_PLAN_QUEUES_MAX < READ_LEASED_QUEUES_MAX
+assert READ_PLAN_QUEUES_MAX * 3 * 50 < READ_BODY_SIZE_MAX_BYTES
+assert READ_PLAN_QUEUES_MAX * 3 * 2 + READ_PLAN_TOPICS_MAX * 8 < JSON_BATCH_NODES_MAX
 assert READ_PLAN_QUEUES_MAX * 100 + READ_PLAN_CUTS_MAX * 9 < FRAME_SIZE_MAX_BYTES

@@ -24,7 +24,7 @@ from tests.support.mesh.mesh import eventually
 
 ROOT = Path(__file__).resolve().parents[2]
 SPARK_HOME = Path(pyspark.__file__).parent
-_START_S = 60
+_START_S = 120
 # For short jobs: the client compiler and the serial collector start faster.
 _JVM_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _HOST = "127.0.0.1"
@@ -71,10 +71,10 @@ class SparkCluster:
         self._start("master", "org.apache.spark.deploy.master.Master", *options)
         eventually(lambda: self._state() is not None, within_s=_START_S, what="the master answers")
 
-    def start_worker(self, name: str) -> None:
-        """Start a worker of one core, and wait until the master knows it."""
+    def start_worker(self, name: str, host: str = _HOST) -> None:
+        """Start a worker of one core at a loopback address, and wait until the master knows it."""
         before = self.alive_workers()
-        options = ["--host", _HOST, "--webui-port", "0", "-c", "1", "-m", "1g", "-d", str(self.folder / name)]
+        options = ["--host", host, "--webui-port", "0", "-c", "1", "-m", "1g", "-d", str(self.folder / name)]
         self._start(name, "org.apache.spark.deploy.worker.Worker", *options, self.master)
         eventually(lambda: self.alive_workers() > before, within_s=_START_S, what=f"{name} is known")
 
@@ -142,7 +142,7 @@ class SparkCluster:
         try:
             with urllib.request.urlopen(f"http://{_HOST}:{self.ui_port}/json/", timeout=5) as answer:
                 return json.load(answer)
-        except OSError:
+        except (OSError, ValueError):  # another process may have had the port a moment ago
             return None
 
 

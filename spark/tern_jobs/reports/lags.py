@@ -4,6 +4,8 @@ from collections.abc import Sequence
 
 import msgspec
 
+from tern_spark.ranges import QueueRange
+
 
 class QueueLag(msgspec.Struct, frozen=True):
     """Lag of a group in one queue, as GET /v1/groups/GROUP/lag answers."""
@@ -106,3 +108,26 @@ def _trend(group: str, topic: TopicLag, before: dict[tuple[str, str, str], Queue
         hottest=max(heat, key=lambda name: (heat[name], name)) if heat and any(heat.values()) else "",
         idle_queues=sum(1 for count in incoming.values() if not count) if span_s > 0 else 0,
     )
+
+
+def fresh_ranges(samples: Sequence[Sample], group: str, topic: str) -> list[QueueRange]:
+    """Return what *group* has not settled in *topic*, and what came between the samples."""
+    before = {
+        queue.queue: queue.max_offset
+        for each in samples[0].groups
+        for found in each.topics
+        for queue in found.queues
+        if (each.group, found.topic) == (group, topic)
+    }
+    return [
+        QueueRange(
+            topic=topic,
+            queue=queue.queue,
+            start=max(0, min(queue.max_offset - queue.lag, before.get(queue.queue, queue.max_offset))),
+            end=queue.max_offset,
+        )
+        for each in samples[-1].groups
+        for found in each.topics
+        for queue in found.queues
+        if (each.group, found.topic) == (group, topic)
+    ]

@@ -17,10 +17,13 @@ from tern_client.transport.exchange import Request
 from tern_spark.options import OptionError, ReadOptions
 from tern_spark.ranges import QueueRange, QueueSpan
 from tern_wire.errors import GroupNotFound, InvalidField, OffsetMoved, QueueNotFound, UpgradeUnfinished
-from tern_wire.limits_reads import READ_PLAN_TOPICS_MAX
+from tern_wire.limits import QUEUES_PER_TOPIC_MAX
+from tern_wire.limits_reads import READ_PLAN_QUEUES_MAX, READ_PLAN_TOPICS_MAX
 from tern_wire.paths import JSON, READ_PLAN_PATH
 
 _PAUSE_MAX_MS = 5_000
+# Queues of one commit: one topic may have more, in several broker groups, than one request takes.
+_COMMIT_QUEUES_MAX = 1_024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +67,8 @@ class Catalog:
             max_delay_ms=max(pause_ms, _PAUSE_MAX_MS),
         )
         self._options = options
+        # All queues of each topic that was asked for: a plan counts them, too, if it names a few.
+        self._queues: dict[str, int] = {}
         self.admin = _Admin(
             options.endpoints,
             namespace=options.namespace,
@@ -132,7 +137,8 @@ class Catalog:
             if not missing:
                 return committed
             try:
-                self.admin.commit_offsets(group, topic, missing, expected=dict.fromkeys(missing))
+                for part in _parts_of(missing):
+                    self.admin.commit_offsets(group, topic, part, expected=dict.fromkeys(part))
             except GroupNotFound:
                 self.admin.create_group(group)
             except OffsetMoved:
@@ -143,8 +149,8 @@ class Catalog:
 
     def commit(self, topic: str, offsets: Mapping[str, int]) -> None:
         """Commit the group's *offsets*."""
-        if offsets:
-            self.admin.commit_offsets(self._options.group, topic, offsets)
+        for part in _parts_of(offsets):
+            self.admin.commit_offsets(self._options.group, topic, part)
 
     def measure(self, ranges: Sequence[QueueRange], budgets_bytes: Sequence[int] = ()) -> list[Measured]:
         """Return the stored bytes of *ranges*; with a budget each, of the records that fit into it.
@@ -155,9 +161,7 @@ class Catalog:
         for at, each in enumerate(ranges):
             by_topic.setdefault(each.topic, []).append(at)
         found = [Measured(end=each.start, size_bytes=0) for each in ranges]
-        topics = list(by_topic)
-        for first in range(0, len(topics), READ_PLAN_TOPICS_MAX):
-            part = topics[first : first + READ_PLAN_TOPICS_MAX]
+        for part in _plans_of({topic: self._queues.get(topic, QUEUES_PER_TOPIC_MAX) for topic in by_topic}):
             asked = [_to_measure(topic, by_topic[topic], ranges, budgets_bytes) for topic in part]
             for told in self.admin.measured_topics({"topics": asked, "sizes": True}):
                 rows = {row["queue"]: row for row in told["queues"]}
@@ -167,9 +171,11 @@ class Catalog:
         return found
 
     def _wanted(self, topic: str, rows: Sequence[tuple[str, int, int]]) -> list[QueueSpan]:
-        assigned = self._options.assigned.get(topic)
+        self._queues[topic] = len(rows)
+        named = self._options.assigned.get(topic)
+        assigned = None if named is None else frozenset(named)
         there = {queue for queue, *_ in rows}
-        for queue in assigned or ():
+        for queue in named or ():
             if queue not in there:
                 missing = QueueNotFound(queue=queue, topic=topic)
                 raise OptionError(f"assign: {missing}")
@@ -191,3 +197,23 @@ def _to_measure(
     if budgets_bytes:
         asked["budget_bytes"] = {ranges[at].queue: budgets_bytes[at] for at in places}
     return asked
+
+
+def _plans_of(queues: Mapping[str, int]) -> list[list[str]]:
+    """Return the topics of each plan, by the number of their *queues*: as few plans as their limits
+    allow.
+    """
+    plans: list[list[str]] = []
+    room = 0
+    for topic, count in queues.items():
+        if not plans or count > room or len(plans[-1]) == READ_PLAN_TOPICS_MAX:
+            plans.append([])
+            room = READ_PLAN_QUEUES_MAX
+        plans[-1].append(topic)
+        room -= count
+    return plans
+
+
+def _parts_of(offsets: Mapping[str, int]) -> list[dict[str, int]]:
+    pairs = list(offsets.items())
+    return [dict(pairs[at : at + _COMMIT_QUEUES_MAX]) for at in range(0, len(pairs), _COMMIT_QUEUES_MAX)]

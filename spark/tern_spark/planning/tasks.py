@@ -1,7 +1,8 @@
 """Division of ranges into tasks. Pure.
 
 Large ranges are split; small ones of several queues are joined, because a task costs about 50 ms
-before its first row: 1,000 rows over 8 queues are one task, not eight.
+before its first row: 1,000 rows over 8 queues are one task, not eight. Over 1,000 queues they are
+several, because each queue costs a request.
 """
 
 from collections.abc import Sequence
@@ -12,6 +13,8 @@ from tern_spark.ranges import QueueRange, split_ranges
 
 # Rows below which another task costs more than it saves: some 100 ms of decoding.
 TASK_ROWS_MIN = 8_192
+# Rows whose decoding costs as much as the request for a range: some 1 ms.
+RANGE_COST_ROWS = 100
 
 Task = tuple[QueueRange, ...]
 
@@ -36,19 +39,22 @@ def join(pieces: Sequence[QueueRange], *, rows_max: int, tasks_min: int) -> list
     """Join *pieces* into as few tasks as there is work for, none with more than *rows_max* rows (0:
     no limit) unless one piece has more, at least *tasks_min* if there are so many pieces.
     """
-    rows = sum(piece.rows for piece in pieces)
-    count = min(len(pieces), max(1, -(-rows // TASK_ROWS_MIN), tasks_min))
+    work = [piece.rows + RANGE_COST_ROWS for piece in pieces]
+    count = min(len(pieces), max(1, -(-sum(work) // TASK_ROWS_MIN), tasks_min))
     if count == len(pieces):
         return [(piece,) for piece in pieces]
-    # The largest piece first, each into the emptiest task: the tasks are about even.
+    # The largest piece first, each into the task with the least work: the tasks are about even.
     tasks: list[list[int]] = [[] for _ in range(count)]
+    rows = [0] * count
     emptiest = [(0, number) for number in range(count)]
     for at in sorted(range(len(pieces)), key=lambda at: (-pieces[at].rows, at)):
         filled, number = emptiest[0]
-        if rows_max and filled and filled + pieces[at].rows > rows_max:
+        if rows_max and rows[number] and rows[number] + pieces[at].rows > rows_max:
             tasks.append([at])
-            heappush(emptiest, (pieces[at].rows, len(tasks) - 1))
+            rows.append(pieces[at].rows)
+            heappush(emptiest, (work[at], len(tasks) - 1))
         else:
             tasks[number].append(at)
-            heapreplace(emptiest, (filled + pieces[at].rows, number))
+            rows[number] += pieces[at].rows
+            heapreplace(emptiest, (filled + work[at], number))
     return [tuple(pieces[at] for at in task) for task in sorted(sorted(task) for task in tasks if task)]

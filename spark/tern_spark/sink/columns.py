@@ -24,6 +24,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tern_spark.arrays import strings
+from tern_wire.errors import MessageTooLarge
+from tern_wire.limits import MESSAGE_BODY_SIZE_MAX_BYTES
 from tern_wire.records.properties import CONTENT_TYPE, RESERVED_PROPERTIES
 
 # Name of a column -> the field it fills, and the Spark types it may have.
@@ -99,6 +101,12 @@ def rows_of(batch: Any, first_row: int) -> Rows:
     if body.null_count:
         row = first_row + pc.index(body.is_null(), value=True).as_py()
         raise ColumnError(f"row {row} of the partition has no body; leave out rows whose body is NULL.")
+    largest = pc.max(pc.binary_length(body)).as_py() or 0
+    if largest > MESSAGE_BODY_SIZE_MAX_BYTES:
+        row = first_row + pc.index(pc.binary_length(body), value=largest).as_py()
+        error = MessageTooLarge(actual=largest, limit=MESSAGE_BODY_SIZE_MAX_BYTES)
+        error.add_note(f"row {row} of the partition, numbered from 0")
+        raise error
     properties, content_type = _properties(found.get("properties"))
     return Rows(
         body=body,

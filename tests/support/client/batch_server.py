@@ -9,6 +9,7 @@ Batches are staged and published as by a mesh: a chunk once, a batch once and wh
 
 import json
 import re
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -43,6 +44,8 @@ class Store:
     faults: list[Fault] = field(default_factory=list)
     sizes: list[int] = field(default_factory=list)
     headers: dict[str, str] = field(default_factory=dict)
+    # Called with the messages of each request that stores or stages, before anything is done.
+    before_request: Callable[[list[dict[str, Any]]], None] = lambda messages: None
     url: str = ""
     # What queries have published last, and what they have staged: by batch, partition and attempt, the chunks.
     published: dict[str, int] = field(default_factory=dict)
@@ -50,6 +53,8 @@ class Store:
     stages: dict[str, dict[tuple[int, int, int], dict[int, Chunk]]] = field(default_factory=dict)
     publications: list[dict[str, Any]] = field(default_factory=list)
     _keys: dict[tuple[str, str], bytes] = field(default_factory=dict)
+    # Attempts at one task may come at one time.
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def bodies(self, topic: str = "orders") -> list[bytes]:
         """Bodies of *topic*."""
@@ -108,6 +113,10 @@ class Store:
 
     def keep(self, topic: str, messages: list[dict[str, Any]], refused: set[int]) -> list[dict[str, Any]]:
         """Store *messages* but for the *refused* ones; the results."""
+        with self._lock:
+            return self._keep(topic, messages, refused)
+
+    def _keep(self, topic: str, messages: list[dict[str, Any]], refused: set[int]) -> list[dict[str, Any]]:
         results: list[dict[str, Any]] = []
         for index, message in enumerate(messages):
             known = self._keys.get((topic, message.get("idempotency_key", "")))
@@ -135,6 +144,7 @@ def batch_server() -> Iterator[Store]:
             found = _STAGED.fullmatch(self.path)
             assert found is not None, self.path
             store.sizes.append(len(messages))
+            store.before_request(messages)
             numbers = [int(found[number]) for number in range(3, 7)]
             place = numbers[0], numbers[1], numbers[2], numbers[3]
             self._do(lambda: store.stage(found[1], found[2], place, messages))
@@ -176,6 +186,7 @@ def batch_server() -> Iterator[Store]:
             assert found is not None
             store.sizes.append(len(messages))
             store.headers = dict(self.headers.items())
+            store.before_request(messages)
             fault = store.faults.pop(0) if store.faults else None
             if isinstance(fault, tuple):
                 self._answer(fault[0], json.dumps(fault[1]).encode(), "application/problem+json")

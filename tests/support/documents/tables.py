@@ -54,6 +54,7 @@ _SHOWN = {
         ("terms of a filter", "FILTER_TERMS_MAX"),
         ("topics of a read plan", "READ_PLAN_TOPICS_MAX"),
         ("queues of a read plan", "READ_PLAN_QUEUES_MAX"),
+        ("body of a read plan or a read lease", "READ_BODY_SIZE_MAX_BYTES"),
         ("messages whose size a read plan sums up, in one broker group", "READ_PLAN_ROWS_MAX"),
         ("read lease by default", "READ_LEASE_DEFAULT_MS"),
         ("read lease at most", "READ_LEASE_MAX_MS"),

@@ -20,7 +20,7 @@ FOLDERS = {"ternmq-client": ROOT / "libs", "ternmq": ROOT}
 # Modules of a dependency's own dependency that is part of its interface.
 INTERFACES = {"fastapi": {"starlette"}, "http-message-signatures": {"http_sf"}}
 # Extras for work on TernMQ itself, which no sentence of the product names.
-WORKSHOP = {"dev", "load"}
+WORKSHOP = {"dev", "load", "connect"}
 
 
 @cache

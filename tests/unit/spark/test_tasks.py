@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tern_spark import QueueRange, ReadOptions
-from tern_spark.planning.tasks import TASK_ROWS_MIN, divide, join
+from tern_spark.planning.tasks import RANGE_COST_ROWS, TASK_ROWS_MIN, divide, join
 from tern_spark.ranges import split_ranges
 
 OPTIONS = ReadOptions(endpoints=("http://a:1",), topics=("orders",))
@@ -96,5 +96,13 @@ def test_ten_thousand_queues_are_divided_into_even_tasks() -> None:
     """Each with 800 rows: as many tasks as there is work for, none with much more than another."""
     tasks = divide([range_of(queue, 800) for queue in range(10_000)], OPTIONS)
     sizes = [sum(each.rows for each in task) for task in tasks]
-    assert len(tasks) == -(-8_000_000 // TASK_ROWS_MIN)
+    assert len(tasks) == -(-(8_000_000 + 10_000 * RANGE_COST_ROWS) // TASK_ROWS_MIN)
     assert max(sizes) - min(sizes) <= 800
+
+
+def test_ten_thousand_queues_with_a_row_each_are_not_one_task() -> None:
+    """Each queue is a request: 10,000 of them in turn would take ten seconds and more."""
+    tasks = divide([range_of(queue, 1) for queue in range(10_000)], OPTIONS)
+    sizes = [len(task) for task in tasks]
+    assert len(tasks) == -(-10_000 * (1 + RANGE_COST_ROWS) // TASK_ROWS_MIN)
+    assert max(sizes) - min(sizes) <= 1

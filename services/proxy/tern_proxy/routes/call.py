@@ -23,7 +23,7 @@ from tern_proxy.exchange import encode, owner_of
 from tern_proxy.proxy import Proxy
 from tern_proxy.routes.route import Route
 from tern_wire.errors import InvalidField, MessageTooLarge
-from tern_wire.limits import KIB
+from tern_wire.limits import JSON_NODES_MAX, KIB
 from tern_wire.link.codec import read_json, read_msgpack
 from tern_wire.paths import JSON
 
@@ -73,8 +73,10 @@ class Call:
             raise InvalidField(reason=f"The parameter '{name}' is needed", pointer=f"query/{name}")
         return value
 
-    async def read(self, kind: type[K]) -> K:
-        """Return the body as *kind*; an empty one means all defaults.
+    async def read(
+        self, kind: type[K], *, size_max_bytes: int = BODY_SIZE_MAX_BYTES, nodes_max: int = JSON_NODES_MAX
+    ) -> K:
+        """Return the body as *kind*; an empty one means all defaults. *nodes_max*: values of JSON.
 
         Raise MessageTooLarge, MalformedBody, UnknownField, DocumentTooComplex.
         """
@@ -82,12 +84,12 @@ class Call:
         size = 0
         async for piece in self.request.stream():
             size += len(piece)
-            if size > BODY_SIZE_MAX_BYTES:
-                raise MessageTooLarge(actual=size, limit=BODY_SIZE_MAX_BYTES)
+            if size > size_max_bytes:
+                raise MessageTooLarge(actual=size, limit=size_max_bytes)
             pieces.append(piece)
         body = b"".join(pieces)
         packed = is_packed(self.header("content-type"))
-        return read_msgpack(body, kind) if packed and body else read_json(body or b"{}", kind)
+        return read_msgpack(body, kind) if packed and body else read_json(body or b"{}", kind, nodes_max=nodes_max)
 
     def header(self, name: str) -> str:
         """Return a header of the request, or ""."""

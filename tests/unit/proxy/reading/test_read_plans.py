@@ -9,9 +9,9 @@ import pytest
 from tern_broker.link import read_plans
 from tern_proxy.core.reading import plans
 from tern_wire.errors import StorageDamaged
-from tern_wire.limits_reads import READ_PLAN_TOPICS_MAX
+from tern_wire.limits_reads import READ_BODY_SIZE_MAX_BYTES, READ_PLAN_QUEUES_MAX, READ_PLAN_TOPICS_MAX
 from tern_wire.link.requests import RequestCode
-from tern_wire.paths import JSON, READ_PLAN_PATH
+from tern_wire.paths import JSON, READ_LEASES_PATH, READ_PLAN_PATH
 from tests.support.broker.loop_runtime import NOW_MS
 from tests.support.proxy.proxy_mesh import ProxyMesh, proxy_mesh
 from tests.support.proxy.two_groups import two_groups
@@ -163,6 +163,21 @@ async def test_a_plan_of_too_many_queues_is_refused_before_anybody_is_asked(monk
         assert answer.json()["code"] == "limit-reached"
         assert "Plan fewer topics at a time." in answer.json()["detail"]
         assert mesh.broker.asked[RequestCode.PLAN_READ] == 0
+
+
+@pytest.mark.parametrize("path", [READ_PLAN_PATH, READ_LEASES_PATH])
+async def test_a_body_may_name_as_many_queues_as_the_limit_says_and_no_more_bytes_than_its_own(path: str) -> None:
+    """20,000 queues with begin, end and budget are read, so that the first unknown one is named; a longer body is refused unread."""
+    names = [f"broker-a:{number}" for number in range(READ_PLAN_QUEUES_MAX)]
+    topic: dict[str, Any] = {"topic": "orders", "begin": dict.fromkeys(names, 0), "end": dict.fromkeys(names, 10**12)}
+    if path == READ_PLAN_PATH:
+        topic["budget_bytes"] = dict.fromkeys(names, 10**9)
+    async with proxy_mesh(topics=TOPICS) as mesh:
+        answer = await mesh.post(path, orjson.dumps({"topics": [topic]}), content_type=JSON)
+        assert (answer.status_code, answer.json()["code"]) == (404, "queue-not-found"), answer.text
+        padded = b'{"topics": [{"topic": "orders"}]' + b" " * READ_BODY_SIZE_MAX_BYTES + b"}"
+        answer = await mesh.post(path, padded, content_type=JSON)
+        assert (answer.status_code, answer.json()["code"]) == (413, "message-too-large"), answer.text
 
 
 async def test_an_error_of_one_broker_group_is_the_answer() -> None:

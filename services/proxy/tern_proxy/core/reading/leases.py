@@ -21,8 +21,8 @@ from tern_proxy.core.documents.reads import (
     ReadLeases,
     ReadLeaseTimes,
 )
-from tern_proxy.core.documents.values import OFFSET_MAX, extended
-from tern_proxy.core.sending.parameters import number_of
+from tern_proxy.core.documents.values import extended
+from tern_proxy.core.reading.plans import check_offsets
 from tern_proxy.core.sending.topic import Topic
 from tern_wire.errors import InvalidField, ReadLeaseNotFound
 from tern_wire.limits_reads import (
@@ -85,8 +85,7 @@ def parts_of(asked: ReadLeaseRequest, topics: Sequence[Topic]) -> dict[str, list
     for place, (each, topic) in enumerate(zip(asked.topics, topics, strict=True)):
         at = f"/topics/{place}/"
         for field, numbers in (("begin", each.begin), ("end", each.end)):
-            for name, number in numbers.items():
-                number_of(number, name, 0, OFFSET_MAX, f"{at}{field}/")
+            check_offsets(numbers, f"{at}{field}/")
         ranges: dict[str, list[link.LeasedRange]] = {}
         for name in {**each.begin, **each.end}:
             queue = topic.pinned(name)

@@ -29,6 +29,15 @@ def check_plan(asked: ReadPlanRequest) -> None:
         names.add(each.topic)
 
 
+def check_offsets(numbers: Mapping[str, int], at: str) -> None:
+    """Raise InvalidField for the first of *numbers* by queue that is no offset."""
+    # Thousands of queues come with two or three numbers each.
+    if not numbers or (min(numbers.values()) >= 0 and max(numbers.values()) <= OFFSET_MAX):
+        return
+    for name, number in numbers.items():
+        number_of(number, name, 0, OFFSET_MAX, at)
+
+
 def parts_of(asked: ReadPlanRequest, topics: Sequence[Topic], time_of: ReadTime) -> dict[str, link.PlanRead]:
     """Return the request for each broker group; *topics* are those of *asked*, in its order.
 
@@ -57,17 +66,16 @@ def parts_of(asked: ReadPlanRequest, topics: Sequence[Topic], time_of: ReadTime)
 
 def _ranges(asked: TopicToRead, topic: Topic, at: str) -> dict[str, list[link.RangeToMeasure]] | None:
     """Return what to measure by broker group; None for every queue."""
-    fields = {"begin": asked.begin, "end": asked.end, "budget_bytes": asked.budget_bytes}
-    for field, numbers in fields.items():
-        for name, number in numbers.items():
-            number_of(number, name, 0, OFFSET_MAX, f"{at}{field}/")
-    names = dict.fromkeys(name for numbers in fields.values() for name in numbers)
+    begins, ends, budgets = asked.begin, asked.end, asked.budget_bytes
+    for field, numbers in (("begin", begins), ("end", ends), ("budget_bytes", budgets)):
+        check_offsets(numbers, f"{at}{field}/")
+    names = begins | ends | budgets
     if not names:
         return None
     ranges: dict[str, list[link.RangeToMeasure]] = {}
     for name in names:
         queue = topic.pinned(name)
-        begin, end, budget_bytes = (numbers.get(name, -1) for numbers in fields.values())
+        begin, end, budget_bytes = begins.get(name, -1), ends.get(name, -1), budgets.get(name, -1)
         if 0 <= end < begin:
             raise InvalidField(reason=f"'{name}' ends at {end}, before it begins", pointer=f"{at}end/{name}")
         ranges.setdefault(queue.broker_group, []).append(link.RangeToMeasure(queue.number, begin, end, budget_bytes))

@@ -27,6 +27,8 @@ from tern_proxy.core.reading.leases import (
 from tern_proxy.routes.call import Answer, Call
 from tern_proxy.routes.fan_out import ask_all, ask_named
 from tern_wire.errors import Forbidden, NoLeader, ReadLeaseNotFound, TernError, TopicNotFound
+from tern_wire.limits import JSON_BATCH_NODES_MAX
+from tern_wire.limits_reads import READ_BODY_SIZE_MAX_BYTES
 from tern_wire.link.planned_reads.leases import EndReadLease, ListReadLeases, RenewReadLease, TakeReadLease
 from tern_wire.names import is_of
 from tern_wire.paths import read_lease_path
@@ -41,7 +43,7 @@ async def post_read_lease(call: Call) -> Answer:
     read. A lease holds segments of the log on the disk; when the disk is so full that unread
     messages are dropped, a lease is broken, and its next renewal says so.
     """
-    asked = await call.read(ReadLeaseRequest)
+    asked = await call.read(ReadLeaseRequest, size_max_bytes=READ_BODY_SIZE_MAX_BYTES, nodes_max=JSON_BATCH_NODES_MAX)
     check_lease(asked)
     for_ms = duration_of(asked.duration)
     topics = []

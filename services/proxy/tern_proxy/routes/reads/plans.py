@@ -5,6 +5,8 @@ from tern_proxy.core.reading.plans import check_plan, parts_of, put_together
 from tern_proxy.core.sending.parameters import time_of
 from tern_proxy.routes.call import Call
 from tern_proxy.routes.fan_out import ask_named
+from tern_wire.limits import JSON_BATCH_NODES_MAX
+from tern_wire.limits_reads import READ_BODY_SIZE_MAX_BYTES
 from tern_wire.principals.principals import DESCRIBE, TOPIC
 
 
@@ -18,7 +20,7 @@ async def post_read_plan(call: Call) -> ReadPlan:
     false, continue with `begin` at `measured_to`. Nothing is changed: a range is kept only by a
     read lease.
     """
-    asked = await call.read(ReadPlanRequest)
+    asked = await call.read(ReadPlanRequest, size_max_bytes=READ_BODY_SIZE_MAX_BYTES, nodes_max=JSON_BATCH_NODES_MAX)
     check_plan(asked)
     topics = []
     for each in asked.topics:
