@@ -172,6 +172,6 @@ wipe: .venv/.test ## Stop the mesh and delete its data in .tern/
 
 .venv/.ready: .venv/.test
 	@echo "install: Spark, its data set and Locust (PySpark is 460 MB: a few minutes the first time)"
-	@$(PIP_INSTALL) -e libs -e '.[demo,dev,load]'
+	@$(PIP_INSTALL) -e libs -e '.[demo,dev,load,tables]'
 	@touch $@
 	@echo "install: done"
