@@ -41,7 +41,8 @@ CONFIGURATION = {
     # table are such, and part of the archive; `compact --delete` knows which ones are not.
     "delta.deletedFileRetentionDuration": "interval 36500 days",
 }
-_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+# Colours, and the arrows of indented causes.
+_MARKS = re.compile(r"\x1b\[[0-9;]*m|\u21b3")
 _FRAME = re.compile(r"\d+: ")
 _TOLD_MAX = 300
 
@@ -157,7 +158,7 @@ def _told(*, is_reading: bool = False) -> Iterator[None]:
 
 
 def _line(error: Exception) -> str:
-    """Return the text without colours, line ends and the frames of a backtrace."""
-    lines = [line.strip() for line in _COLOUR.sub("", str(error)).splitlines()]
+    """Return the text without marks, line ends and the frames of a backtrace."""
+    lines = [line.strip() for line in _MARKS.sub("", str(error)).splitlines()]
     ends = [at for at, line in enumerate(lines) if _FRAME.match(line)]
     return " ".join(line for line in lines[: ends[0] if ends else len(lines)] if line)[:_TOLD_MAX].rstrip(". ")

@@ -22,6 +22,7 @@ from tern_jobs.catalog.changes import (
 from tern_jobs.catalog.places import table_place
 from tern_jobs.frame.outcome import Table
 from tern_wire.extras import ExtraMissing, need_extra
+from tern_wire.reasons import reason_of
 
 # Faults of a table that are told; where one file differs, often all do.
 _DIFFERENCES_MAX = 10
@@ -61,11 +62,11 @@ def publish_tables(folder: ArchiveFolder, manifests: Sequence[Manifest], wanted:
     right: list[TableFacts] = []
     faults: list[str] = []
     for topic in sorted({*changes, *wanted}):
-        if topic in wanted or _has_table(folder, topic):
-            try:
+        try:
+            if topic in wanted or _has_table(folder, topic):
                 right.append(_publish(folder, topic, changes.get(topic, []), manifests))
-            except (TableFault, ExtraMissing) as error:
-                faults.append(_fault(topic, error))
+        except (TableFault, ExtraMissing) as error:
+            faults.append(_fault(topic, error))
     return Tables(right=right, faults=faults)
 
 
@@ -76,10 +77,9 @@ def compare_tables(folder: ArchiveFolder, manifests: Sequence[Manifest], topics:
     faults: list[str] = []
     not_compared = 0
     for topic in sorted(topics):
-        if not _has_table(folder, topic):
-            continue
         try:
-            right.append(_compare(folder, topic, changes.get(topic, []), len(manifests)))
+            if _has_table(folder, topic):
+                right.append(_compare(folder, topic, changes.get(topic, []), len(manifests)))
         except ExtraMissing:
             not_compared += 1
         except TableFault as error:
@@ -153,7 +153,10 @@ def _facts(topic: str, address: str, version: int, changes: list[TableChange], n
 
 def _has_table(folder: ArchiveFolder, topic: str) -> bool:
     """Return whether the topic has a log with a version or a checkpoint in it."""
-    names = folder.names(f"data/{topic}/_delta_log")
+    try:
+        names = folder.names(f"data/{topic}/_delta_log")
+    except OSError as error:
+        raise TableFault(reason_of(error)) from error
     return any(name[:20].isdigit() and name.endswith((".json", ".parquet")) for name in names)
 
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from tern_jobs.archive.folder import ArchiveFolder
 from tern_jobs.catalog import delta
 from tern_spark.schema import COLUMNS, arrow_schema
 from tern_wire import extras
@@ -52,13 +53,15 @@ def test_rows_are_archived_though_the_table_fails(
     """Retention does not wait for a table: the manifest counts, the fault is told, the next run has the table."""
 
     def failing(*_: Any, **__: Any) -> None:
-        raise OSError("\x1b[31mKernel error\x1b[0m ->\n   \x1b[31m-\x1b[0m refused\n   0: <unknown>\n   1: <unknown>")
+        raise OSError(
+            "\x1b[31mKernel error\x1b[0m ->\n   \x1b[31m\u21b3\x1b[0m refused\n   0: <unknown>\n   1: <unknown>"
+        )
 
     with monkeypatch.context() as patch:
         patch.setattr(delta, "create_table_with_add_actions", failing)
         ended = archive(script, tmp_path, "--catalog")
     assert (ended.code, ended.facts["rows"], ended.facts["tables"]) == (1, 160, 0)
-    assert ended.faults == ["table of 'orders': Kernel error -> - refused"]
+    assert ended.faults == ["table of 'orders': Kernel error -> refused"]
     assert archive(script, tmp_path, "--catalog").code == 0
     assert table_rows(tmp_path) == archived_rows(tmp_path)
 
@@ -190,3 +193,25 @@ def test_each_topic_has_a_table_and_one_that_fails_holds_up_no_other(script: Scr
         assert "'orders'" in ended.faults[0]
         assert len(table_rows(tmp_path, "payments")) == 10
         assert run("verify", other, "--archive", str(tmp_path), "--topics", "payments").code == 0
+
+
+def test_a_store_that_fails_when_it_is_asked_for_tables_is_a_fault_of_them(
+    script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run has archived its rows, and says so; compact keeps the replaced files; verify tells what it could not see."""
+    archive(script, tmp_path, "--catalog", "--rows-per-file", "10")
+    script.queues["broker-a:0"] += two_days(0, 5, first=100)
+    real = ArchiveFolder.names
+
+    def failing(self: ArchiveFolder, folder: str) -> list[str]:
+        if folder.endswith("_delta_log"):
+            raise OSError("no route to the store")
+        return real(self, folder)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ArchiveFolder, "names", failing)
+        for ended in (archive(script, tmp_path), compact(script, tmp_path, "--delete"), verify(script, tmp_path)):
+            assert (ended.code, ended.faults) == (1, ["table of 'orders': no route to the store"]), ended.stderr
+        assert ended.facts["rows"] == 165
+    assert compact(script, tmp_path, "--delete").facts["removed"] > 0
+    assert table_rows(tmp_path) == archived_rows(tmp_path)
