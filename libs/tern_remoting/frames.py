@@ -32,6 +32,11 @@ HEADER_SIZE_MAX_BYTES = 64 * 1024
 # chunk.
 VIEW_SIZE_MIN_BYTES = 32 * 1024
 
+# Where bytes are read whose frame is not known yet: as much as uvloop reads at once.
+SCRATCH_SIZE_BYTES = 256 * 1024
+# The rest of a frame is read at its place if it is that large: it takes a read of its own.
+DIRECT_SIZE_MIN_BYTES = 64 * 1024
+
 _TOTAL = struct.Struct(">I")
 _SIZE = struct.Struct(">I")
 # total, type and header size, code, language, version, opaque, flags, remark size, ext size (if no
@@ -86,17 +91,44 @@ class FrameReader:
     """Cuts a byte stream into frames. Holds at most one unfinished frame; unusable after an error.
     *frame_size_max_bytes* bounds the total field; it may be raised between two frames (after
     authentication).
+
+     space() -> the rest of a large unfinished frame, or *scratch* -> bytes are read into it
+     filled(size) -> the frames that they complete
+
+    So the kernel writes a large body at its place, and nobody copies it. `feed` takes bytes that
+    are somewhere else.
     """
 
-    __slots__ = ("_filled", "_partial", "_tail", "frame_size_max_bytes")
+    __slots__ = ("_filled", "_is_direct", "_partial", "_scratch", "_tail", "frame_size_max_bytes")
 
-    def __init__(self, frame_size_max_bytes: int) -> None:
+    def __init__(self, frame_size_max_bytes: int, scratch: bytearray | None = None) -> None:
+        """*scratch*: kept by the caller, who may use it for all readers of one thread."""
         self.frame_size_max_bytes = frame_size_max_bytes
+        self._scratch = memoryview(bytearray(SCRATCH_SIZE_BYTES) if scratch is None else scratch)
+        # Whether the last space was that of the unfinished frame.
+        self._is_direct = False
         # Up to three bytes of an incomplete total field.
         self._tail = b""
         # The unfinished frame, allocated at its full size once that is known, and its bytes so far.
         self._partial: bytearray | None = None
         self._filled = 0
+
+    def space(self) -> memoryview:
+        """Return where the next bytes go; it has room for one at least."""
+        partial = self._partial
+        self._is_direct = partial is not None and len(partial) - self._filled >= DIRECT_SIZE_MIN_BYTES
+        return memoryview(partial)[self._filled :] if partial is not None and self._is_direct else self._scratch
+
+    def filled(self, size_bytes: int) -> list[Frame]:
+        """Frames that the first *size_bytes* of the last space complete. Raises as `feed` does."""
+        partial = self._partial
+        if partial is None or not self._is_direct:
+            return self.feed(bytes(self._scratch[:size_bytes]))
+        self._filled += size_bytes
+        if self._filled < len(partial):
+            return []
+        self._partial = None
+        return [_parse(partial, 0, len(partial))]
 
     def feed(self, data: Buffer) -> list[Frame]:
         """Frames that *data* completes, in order. Raises FrameTooLarge or FrameCorrupt."""

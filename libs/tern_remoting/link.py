@@ -23,15 +23,10 @@ from tern_remoting.errors import (
 )
 from tern_remoting.frames import ONE_WAY, RESPONSE, Buffer, Frame, FrameReader, encode_frame, frame_size
 from tern_remoting.handshake import GREETING_SIZE_MAX_BYTES, HANDSHAKE_TIMEOUT_S, Handshake, PeerName, check_certificate
-from tern_remoting.link_limits import (
-    BUFFERED_SIZE_MAX_BYTES,
-    CLOSE_GRACE_S,
-    IN_FLIGHT_MAX,
-    READS_IN_FLIGHT_MAX,
-)
+from tern_remoting.link_limits import BUFFERED_SIZE_MAX_BYTES, CLOSE_GRACE_S, IN_FLIGHT_MAX, READS_IN_FLIGHT_MAX
 from tern_remoting.outbox import Outbox
 from tern_remoting.refusals import Refusal, Refusals
-from tern_remoting.sockets import SILENCE_MAX_S, address_of, tune
+from tern_remoting.sockets import SILENCE_MAX_S, address_of, scratch_of, tune
 from tern_remoting.waiting import PendingReply, Waiting
 from tern_security.peer_identity import PeerIdentity, peer_of
 
@@ -42,7 +37,7 @@ OnReady: TypeAlias = Callable[["Link"], None]
 OnLost: TypeAlias = Callable[["Link", Exception | None], None]
 
 
-class Link(asyncio.Protocol):
+class Link(asyncio.BufferedProtocol):
     """One end of a link, made by `dial` and `LinkServer`, which pass its side of the handshake.
     Callbacks run in the loop's thread: *on_ready* after the handshake, *on_frame* for each request
     or one-way, *on_lost* once if it was ready, with its error, or None for an orderly end. `peer`
@@ -75,7 +70,7 @@ class Link(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._handshake = handshake
         self._on_frame, self._on_ready, self._on_lost = on_frame, on_ready, on_lost
-        self._reader = FrameReader(min(GREETING_SIZE_MAX_BYTES, frame_size_max_bytes))
+        self._reader = FrameReader(min(GREETING_SIZE_MAX_BYTES, frame_size_max_bytes), scratch_of(self._loop))
         self._frame_size_max_bytes = frame_size_max_bytes
         self._handshake_timeout_s = handshake_timeout_s
         self._in_flight_max = in_flight_max
@@ -250,12 +245,16 @@ class Link(asyncio.Protocol):
         if opening is not None:
             self._answer(opening.code, opening.body)
 
-    def data_received(self, data: bytes) -> None:
-        """Cut frames and dispatch them."""
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Return where the transport reads the next bytes."""
+        return self._reader.space()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Cut frames from the bytes read, and dispatch them."""
         if self._closed:
             return
         try:
-            frames = self._reader.feed(data)
+            frames = self._reader.filled(nbytes)
         except LinkError as error:
             self._break(error)
             return

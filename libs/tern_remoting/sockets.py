@@ -1,13 +1,19 @@
-"""Options of a link's socket, and the peer's address."""
+"""Options of a link's socket, the peer's address, and where bytes are read."""
 
+import asyncio
 import logging
 import socket
+from weakref import WeakKeyDictionary
+
+from tern_remoting.frames import SCRATCH_SIZE_BYTES
 
 log = logging.getLogger(__name__)
 
 # A host without power or network sends nothing: after this long without an acknowledgement of the
 # peer's kernel the connection is given up. The kernel of a stopped process keeps acknowledging.
 SILENCE_MAX_S = 10
+# One place to read for all links of a loop, which reads one of them at a time.
+_SCRATCHES: WeakKeyDictionary[asyncio.AbstractEventLoop, bytearray] = WeakKeyDictionary()
 
 
 def address_of(peername: object) -> str:
@@ -36,3 +42,11 @@ def tune(sock: socket.socket | None, silence_max_s: int) -> None:
                 sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
     except OSError as error:
         log.debug("socket options refused", extra={"reason": str(error)})
+
+
+def scratch_of(loop: asyncio.AbstractEventLoop) -> bytearray:
+    """Return the scratch of every FrameReader of *loop*."""
+    scratch = _SCRATCHES.get(loop)
+    if scratch is None:
+        scratch = _SCRATCHES[loop] = bytearray(SCRATCH_SIZE_BYTES)
+    return scratch

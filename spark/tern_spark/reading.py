@@ -6,7 +6,7 @@ process than its plan.
 
 import logging
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from types import MappingProxyType
@@ -14,17 +14,22 @@ from typing import Any
 
 from tern_client import BlockingAdmin
 from tern_client.transport.clock import epoch_ms
-from tern_spark.columns import heads_batch, record_batch
+from tern_spark.columns import Part, heads_batch, records_batch
 from tern_spark.leases import LeaseCalls, ReadLease, Renewal
 from tern_spark.options import ReadOptions
 from tern_spark.pages import Page, ProxyPages
 from tern_spark.ranges import QueueRange, TopicMadeAgain
 from tern_spark.read_ahead import ReadAhead
 from tern_spark.schema import HEAD_COLUMNS
+from tern_spark.worker_process import spare_modules
 from tern_wire.errors import LinkBodyMalformed, OffsetExpired
 from tern_wire.names import parse_queue
 
 _log = logging.getLogger("tern_spark")
+
+# Larger batches cost no less a row; a task holds one more of them.
+JOIN_SIZE_MAX_BYTES = 1 << 20
+Fetched = tuple[QueueRange, Page]
 
 
 def read_ranges(
@@ -34,13 +39,15 @@ def read_ranges(
     lease: ReadLease | None = None,
     created_ms: Mapping[str, int] = MappingProxyType({}),
 ) -> Iterator[Any]:
-    """Yield RecordBatches of *ranges*, one for each page, while a thread fetches the next pages.
+    """Yield RecordBatches of *ranges*, one for each large page or several small ones, while a
+    thread fetches the next pages.
     *lease* is renewed meanwhile. *created_ms*: when topics were made. Behind the last page they
     have to be the same still, or the task fails: TopicMadeAgain.
 
     Rows that were deleted meanwhile fail the task, or with `failOnDataLoss=false` are counted and
     said in one warning.
     """
+    spare_modules()
     if not ranges:
         return
     # A stable hash, so that a retried task begins at the same proxy and the tasks spread evenly.
@@ -51,11 +58,9 @@ def read_ranges(
         source = (found for one in ranges for found in _read_range(one, options, pages, skipped))
         depth = options.prefetch_pages
         with ReadAhead(source, depth, pages.abort) if depth else nullcontext(source) as fetched:
-            for found, page in fetched:
+            for joined in join_pages(fetched):
                 renewal.keep()
-                queue = parse_queue(found.queue, found.topic)
-                build = heads_batch if page.is_heads else record_batch
-                yield build(page.records, topic=found.topic, queue=queue, names=columns)
+                yield _batch_of(joined, columns)
         for topic, made_ms in created_ms.items():
             if pages.created_ms(topic) != made_ms:
                 _made_again(topic, options)
@@ -65,6 +70,41 @@ def read_ranges(
             sum(skipped.values()),
             ", ".join(f"{rows} in {where}" for where, rows in skipped.items()),
         )
+
+
+def join_pages(pages: Iterable[Fetched]) -> Iterator[list[Fetched]]:
+    """Yield *pages* in their order; small ones that end their ranges together.
+
+    A RecordBatch costs about 2 ms here and in the JVM, however few rows it has. A page of a range
+    that goes on is not held back, so a reader that wants few rows need not scan for more of them.
+    An error comes behind all pages before it.
+    """
+    joined: list[Fetched] = []
+    size_bytes = 0
+    try:
+        for found, page in pages:
+            more_bytes = len(page.records)
+            if joined and (size_bytes + more_bytes > JOIN_SIZE_MAX_BYTES or joined[0][1].is_heads != page.is_heads):
+                yield joined
+                joined, size_bytes = [], 0
+            joined.append((found, page))
+            size_bytes += more_bytes
+            if page.next_offset < found.end:
+                yield joined
+                joined, size_bytes = [], 0
+    except Exception:
+        if joined:
+            yield joined
+        raise
+    if joined:
+        yield joined
+
+
+def _batch_of(joined: Sequence[Fetched], columns: tuple[str, ...]) -> Any:
+    parts = [Part(found.topic, parse_queue(found.queue, found.topic), len(page.records)) for found, page in joined]
+    pages = [page.records for _, page in joined]
+    build = heads_batch if joined[0][1].is_heads else records_batch
+    return build(pages[0] if len(pages) == 1 else b"".join(pages), parts, columns)
 
 
 def _made_again(topic: str, options: ReadOptions) -> None:
@@ -83,7 +123,7 @@ def _admin(options: ReadOptions) -> AbstractContextManager[LeaseCalls]:
 
 def _read_range(
     found: QueueRange, options: ReadOptions, pages: ProxyPages, skipped: dict[str, int]
-) -> Iterator[tuple[QueueRange, Page]]:
+) -> Iterator[Fetched]:
     """Yield the pages of *found* that have records."""
     offset = found.start
     while offset < found.end:

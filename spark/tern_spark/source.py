@@ -22,6 +22,7 @@ from tern_spark.sink.writer import TernStreamWriter, TernWriter, check_schema
 from tern_spark.stream.reader import TernStreamReader
 from tern_spark.views.reader import ViewReader
 from tern_spark.views.tables import VIEWS
+from tern_spark.worker_process import spare_modules
 
 
 class TernSource(DataSource):  # type: ignore[misc]  # PySpark ships no types
@@ -83,6 +84,7 @@ class TernReader(DataSourceReader):  # type: ignore[misc]  # as above
 
     def partitions(self) -> list[TaskPartition]:
         """Return the ranges of each task, frozen now."""
+        spare_modules()
         with Catalog(self.options) as catalog:
             plan = plan_batch(self.options, catalog, epoch_ms())
         return [partition_of(task, plan.created_ms, plan.lease) for task in plan.tasks]

@@ -1,7 +1,7 @@
 """One real node, `n-0` of three, in one thread without sockets: its files, its consensus, its links; time stands still unless told.
 
 What is real: RaftNode, PeerLinks, LinkServer's and PeerLinks' own callbacks, Link, handshakes, log and vote file. What is not: the
-network (bytes go into `Link.data_received` and come out of a buffer), the clock, and the sync of the disk, which does nothing.
+network (bytes go into `Link.buffer_updated` and come out of a buffer), the clock, and the sync of the disk, which does nothing.
 """
 
 import asyncio
@@ -233,7 +233,12 @@ class Victim:
 
     def feed(self, wire: Wire, data: bytes) -> None:
         """Bytes arrive; the node does what follows from them."""
-        wire.link.data_received(data)
+        while data and not wire.link.closed:
+            space = wire.link.get_buffer(-1)
+            size = min(len(space), len(data))
+            space[:size] = data[:size]
+            wire.link.buffer_updated(size)
+            data = data[size:]
         self.runtime.turn()
 
     def say(self, name: str, message: dict[str, Any]) -> None:

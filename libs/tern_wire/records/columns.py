@@ -77,15 +77,15 @@ def record_starts(data: Bytes) -> Numbers:
     """
     starts: list[int] = []
     at, end = 0, len(data)
-    unpack = SIZE.unpack_from
-    while at < end:
-        if end - at < OVERHEAD_SIZE_BYTES:
-            raise LinkBodyMalformed(reason=f"a record at {at} runs past {end} bytes")
-        starts.append(at)
-        size = unpack(data, at)[0]
+    unpack, append, last = SIZE.unpack_from, starts.append, end - OVERHEAD_SIZE_BYTES
+    while at <= last:
+        append(at)
+        (size,) = unpack(data, at)
         if size < OVERHEAD_SIZE_BYTES:
             raise LinkBodyMalformed(reason=f"a record at {at} claims {size} bytes")
         at += size
+    if at < end:
+        raise LinkBodyMalformed(reason=f"a record at {at} runs past {end} bytes")
     if at != end:
         raise LinkBodyMalformed(reason=f"the last record runs past {end} bytes")
     return np.array(starts, dtype=np.int64)

@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeVar
 from tern_jobs.frame.outcome import JobFailed
 from tern_jobs.frame.progress import Progress
 from tern_spark.ranges import TopicMadeAgain
+from tern_spark.worker_process import spare_modules
 from tern_wire.errors import TernError
 from tern_wire.extras import need_extra
 
@@ -114,6 +115,7 @@ class TaskRefused(Exception):
 
 def attempt(function: Callable[[Item], Result], item: Item) -> Result | TaskRefused:
     """Return the result of *function*, or the refusal that Spark would only repeat."""
+    spare_modules()
     try:
         return function(item)
     except JobFailed as failure:

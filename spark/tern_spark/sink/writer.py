@@ -22,6 +22,7 @@ from tern_spark.sink.publishing import give_up, publish
 from tern_spark.sink.requests import Batch, Place, batches
 from tern_spark.sink.sending import BatchSends
 from tern_spark.sink.staging import Receipt, new_attempt, stage
+from tern_spark.worker_process import spare_modules
 
 _QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
 # A RecordBatch with more bytes is encoded in several steps, so that a task's memory is bounded.
@@ -99,6 +100,7 @@ def write_task(
     found: Iterator[Any], options: WriteOptions, partition: int, query: str, batch: int
 ) -> RowsStaged | RowsWritten:
     """Write the RecordBatches *found* as one attempt at *partition*."""
+    spare_modules()
     if not options.is_exactly_once:
         return RowsWritten(write_rows(found, options, partition, f"{query}/{batch}"))
     place = Place(query=query, batch=batch, partition=partition, attempt=new_attempt())

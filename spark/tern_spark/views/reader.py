@@ -10,6 +10,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from tern_spark.options import ReadOptions
 from tern_spark.planning.catalog import Catalog
 from tern_spark.views.tables import VIEWS
+from tern_spark.worker_process import spare_modules
 
 _BATCH_ROWS = 1_024
 
@@ -27,6 +28,7 @@ class ViewReader(DataSourceReader):  # type: ignore[misc]  # PySpark ships no ty
 
     def read(self, partition: Any) -> Iterator[Any]:
         """Yield RecordBatches of the view."""
+        spare_modules()
         view = VIEWS[self.options.view]
         known = view.columns
         places = [(name, list(known).index(name)) for name in self.columns]

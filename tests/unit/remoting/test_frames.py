@@ -49,6 +49,20 @@ def read(data: bytes, chunk_size: int, limit: int = 16 * MIB) -> list[Frame]:
     return [frame for at in range(0, len(data), chunk_size) for frame in reader.feed(data[at : at + chunk_size])]
 
 
+def read_in_place(data: bytes, chunk_size: int, scratch: bytearray | None = None) -> list[Frame]:
+    """The kernel writes *data* where the reader says, at most *chunk_size* bytes at once; then it reuses the memory."""
+    reader = FrameReader(16 * MIB, scratch)
+    frames, at = [], 0
+    while at < len(data):
+        space = reader.space()
+        size = min(len(space), chunk_size, len(data) - at)
+        space[:size] = data[at : at + size]
+        frames += reader.filled(size)
+        reader.space()[:] = bytes(len(reader.space()))
+        at += size
+    return frames
+
+
 @pytest.mark.parametrize(("name", "frame", "drawn"), CASES, ids=[case[0] for case in CASES])
 def test_a_frame_is_written_as_it_is_drawn(name: str, frame: Frame, drawn: str) -> None:
     """The encoder's bytes are RocketMQ's."""
@@ -85,6 +99,31 @@ def test_a_frame_of_8_mib_arrives_in_chunks_between_small_ones(chunk_size: int) 
     small = Frame(1, 1, 0, "", b"small")
     frames = [small, Frame(2, 2, 0, "", body), small]
     assert read(b"".join(map(written, frames)), chunk_size) == frames
+
+
+@pytest.mark.parametrize("chunk_size", [1, 3, 29, 64 * 1024, 300 * 1024, 9 * MIB])
+def test_frames_are_read_in_place_as_they_are_fed(chunk_size: int) -> None:
+    """Sizes around that from which a frame's rest is read at its place, between small frames, in chunks of any size."""
+    sizes = [0, 1, 5_000] if chunk_size < 100 else [0, 5_000, *range(65_480, 65_560, 7), 300_000, 0, 262_144, 3 * MIB]
+    chance = random.Random(chunk_size)
+    frames = [Frame(at, at, 0, "ü" * (at % 2), chance.randbytes(size)) for at, size in enumerate(sizes)]
+    data = b"".join(map(written, frames))
+    assert read_in_place(data, chunk_size) == frames == read(data, chunk_size)
+
+
+def test_readers_of_one_thread_may_share_their_scratch() -> None:
+    """Two streams in turns: the bytes of one are never those of the other."""
+    scratch = bytearray(1_000)
+    frames = [Frame(1, at, 0, "", bytes([at]) * 700) for at in range(20)]
+    readers = [FrameReader(16 * MIB, scratch) for _ in range(2)]
+    found: list[list[Frame]] = [[], []]
+    data = b"".join(map(written, frames))
+    for at in range(0, len(data), 333):
+        for reader, got in zip(readers, found, strict=True):
+            part = data[at : at + 333]
+            reader.space()[: len(part)] = part
+            got += reader.filled(len(part))
+    assert found == [frames, frames]
 
 
 def test_a_body_is_read_only() -> None:

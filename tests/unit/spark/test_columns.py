@@ -7,11 +7,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tern_spark import COLUMNS, arrow_schema, record_batch
-from tern_spark.columns import heads_batch
+from tern_spark.columns import Part, heads_batch, records_batch
 from tern_spark.schema import HEAD_COLUMNS
 from tern_wire.errors import LinkBodyMalformed
 from tern_wire.names import QueueName
 from tern_wire.records.columns import heads_of, record_starts
+from tern_wire.records.layout import HEAD_SIZE_BYTES
 from tern_wire.records.read import decode_record
 from tern_wire.records.write import encode_record, fill_in
 from tests.support.client.record_server import stored
@@ -114,7 +115,7 @@ def test_heads_alone_have_the_columns_that_the_records_have(parts: list[tuple[by
     page = page_of(parts)
     names = tuple(sorted(HEAD_COLUMNS))
     whole = record_batch(page, topic="orders", queue=QUEUE, names=names)
-    assert heads_batch(heads_of(page), topic="orders", queue=QUEUE, names=names) == whole
+    assert heads_batch(heads_of(page), [Part("orders", QUEUE, HEAD_SIZE_BYTES * len(whole))], names) == whole
 
 
 def test_bytes_that_are_no_heads_are_refused() -> None:
@@ -122,7 +123,7 @@ def test_bytes_that_are_no_heads_are_refused() -> None:
     page = heads_of(page_of([(b"a", b"", 0, 0)] * 5))
     for bad in (b"x" * 100, page[:-1], page[1:], page[:176] + page[180:] + b"abcd", bytes(88)):
         with pytest.raises(LinkBodyMalformed):
-            heads_batch(bad, topic="orders", queue=QUEUE, names=("queue_offset",))
+            heads_batch(bad, [Part("orders", QUEUE, len(bad))], ("queue_offset",))
 
 
 def test_a_body_of_4_mib_keeps_its_neighbours_apart() -> None:
@@ -140,3 +141,39 @@ def test_bodies_of_one_page_may_fill_megabytes() -> None:
     batch = record_batch(page, topic="orders", queue=QUEUE, names=["body"])
     assert batch.column(0).to_pylist() == bodies_in
     assert batch.schema.field("body").type == pa.binary()
+
+
+@given(st.lists(st.lists(records, max_size=4), min_size=1, max_size=6), st.lists(st.integers(0, 2), min_size=6))
+@example([[]], [0] * 6)
+@example([[], [(b"x", b"KEYS\x01k\x02", 0, 0)], []], [0, 1, 2, 0, 0, 0])
+def test_pages_of_several_queues_are_one_batch(
+    pages: list[list[tuple[bytes, bytes, int, int]]], queues: list[int]
+) -> None:
+    """Property: decode pages of any queues and topics together; the rows are those of each page alone."""
+    contents = [page_of(parts) for parts in pages]
+    parts = [
+        Part(f"orders-{queue % 2}", QueueName(f"broker-{queue}", queue), len(page))
+        for queue, page in zip(queues, contents, strict=False)
+    ]
+    joined = records_batch(b"".join(contents), parts, tuple(COLUMNS))
+    joined.validate(full=True)
+    alone = [
+        row
+        for part, page in zip(parts, contents, strict=False)
+        for row in record_batch(page, topic=part.topic, queue=part.queue).to_pylist()
+    ]
+    assert joined.to_pylist() == alone
+    columns = tuple(name for name in COLUMNS if name in HEAD_COLUMNS)
+    heads = [heads_of(page) for page in contents]
+    parts = [Part(part.topic, part.queue, len(head)) for part, head in zip(parts, heads, strict=True)]
+    assert heads_batch(b"".join(heads), parts, columns).to_pylist() == joined.select(columns).to_pylist()
+
+
+def test_a_record_that_runs_from_one_page_into_the_next_is_refused() -> None:
+    """Cut two pages at another place than they were joined: neither has the record at the edge whole."""
+    page = stored(0, b"a") + stored(1, b"b")
+    for cut in (1, len(stored(0, b"a")) - 1, len(page) - 1):
+        with pytest.raises(LinkBodyMalformed):
+            records_batch(page, [Part("orders", QUEUE, cut), Part("orders", QUEUE, len(page) - cut)], ("body",))
+    with pytest.raises(LinkBodyMalformed):
+        heads_batch(heads_of(page), [Part("orders", QUEUE, 50), Part("orders", QUEUE, 110)], ("queue_offset",))
