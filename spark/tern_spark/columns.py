@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tern_spark.arrays import bools, ints, repeated, strings, typed
 from tern_spark.property_columns import property_columns
 from tern_spark.schema import COLUMNS, IN_PROPERTIES, arrow_schema
 from tern_wire.errors import LinkBodyMalformed, RecordMalformed
@@ -85,13 +86,13 @@ def _of_heads(heads: npt.NDArray[Any], parts: Sequence[Part], rows: Ints) -> dic
     """Return how to build each of HEAD_COLUMNS."""
     return {
         "topic": lambda: _repeat([part.topic for part in parts], rows),
-        "queue_id": lambda: pa.array(np.repeat(np.array([part.queue.queue for part in parts], np.int32), rows)),
-        "queue_offset": lambda: pa.array(heads["queue_offset"].astype(np.int64)),
+        "queue_id": lambda: ints(np.repeat(np.array([part.queue.queue for part in parts], np.int32), rows)),
+        "queue_offset": lambda: ints(heads["queue_offset"].astype(np.int64)),
         "born_ts": lambda: _times(heads["born_ms"]),
         "store_ts": lambda: _times(heads["stored_ms"]),
         "broker": lambda: _repeat([part.queue.broker_group for part in parts], rows),
-        "reconsume_times": lambda: pa.array(heads["attempts"].astype(np.int32)),
-        "store_size": lambda: pa.array(heads["size"].astype(np.int32)),
+        "reconsume_times": lambda: ints(heads["attempts"].astype(np.int32)),
+        "store_size": lambda: ints(heads["size"].astype(np.int32)),
     }
 
 
@@ -102,21 +103,21 @@ def slices(page: Bytes, starts: Ints, sizes: Ints) -> Any:
     them; Arrow's filter copies every other value.
     """
     if not len(starts):
-        return pa.array([], pa.binary())
+        return strings([]).cast(pa.binary())
     edges = np.empty(2 * len(starts), np.int32)
     edges[::2] = starts
     edges[1::2] = starts + sizes
     wanted = np.zeros(2 * len(starts) - 1, bool)
     wanted[::2] = True
     found = pa.Array.from_buffers(pa.binary(), len(wanted), [None, pa.py_buffer(edges), pa.py_buffer(page)])
-    return found.filter(pa.array(wanted))
+    return found.filter(bools(wanted))
 
 
 def _times(times_ms: npt.NDArray[Any]) -> Any:
-    return pa.array(times_ms.astype(np.int64) * 1_000).cast(pa.timestamp("us", tz="UTC"))
+    return typed(pa.timestamp("us", tz="UTC"), times_ms.astype(np.int64) * 1_000)
 
 
 def _repeat(texts: Sequence[str], rows: Ints) -> Any:
     if len(set(texts)) == 1:
-        return pa.repeat(pa.scalar(texts[0], pa.string()), int(rows.sum()))
-    return pa.array(texts, pa.string()).take(pa.array(np.repeat(np.arange(len(texts)), rows)))
+        return repeated(texts[0], int(rows.sum()))
+    return strings(texts).take(ints(np.repeat(np.arange(len(texts)), rows)))

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tern_spark.arrays import ints, ints_of, strings
 from tern_spark.schema import COLUMNS
 from tern_wire.records.columns import Octets, windows
 from tern_wire.records.properties import KEYS, MESSAGE_ID, TAGS, decode_properties
@@ -42,7 +43,7 @@ class _Pairs:
 
     def values(self, pairs: Ints) -> Any:
         """Return the values of *pairs*, indexes of pairs, as a string array."""
-        return self.pieces.take(pa.array(4 * pairs + 2))
+        return self.pieces.take(ints(4 * pairs + 2))
 
 
 def property_columns(raw: Any) -> dict[str, Any]:
@@ -57,10 +58,10 @@ def property_columns(raw: Any) -> dict[str, Any]:
 def _split(raw: Any) -> _Pairs | None:
     """Return the pairs; None unless every string has the form above and names nothing twice."""
     _, offsets, text = raw.buffers()
-    if text is None or not text.size:
-        return None
     ends = np.frombuffer(offsets, np.int32)[: len(raw) + 1]
-    octets = np.frombuffer(text, np.uint8)[: ends[-1]]
+    octets = np.frombuffer(text or b"", np.uint8)[: ends[-1]]
+    if not len(octets):
+        return None
     marks = np.flatnonzero((octets - np.uint8(1)) < 2)  # zero becomes 255
     kinds = octets[marks]
     if len(marks) % 2 or (kinds[::2] != 1).any() or (kinds[1::2] != 2).any():
@@ -78,8 +79,8 @@ def _split(raw: Any) -> _Pairs | None:
         names = np.tile(np.arange(len(known)), len(counts))
         is_twice = len(set(known)) < len(known)
     else:
-        encoded = pieces.take(pa.array(np.arange(0, len(pieces), 4))).dictionary_encode()
-        known, names = encoded.dictionary.to_pylist(), encoded.indices.to_numpy()
+        encoded = pieces.take(ints(np.arange(0, len(pieces), 4))).dictionary_encode()
+        known, names = encoded.dictionary.to_pylist(), ints_of(encoded.indices)
         is_twice = _is_any_twice(
             np.repeat(np.arange(len(counts)), counts) * len(known) + names, len(counts) * len(known)
         )
@@ -139,12 +140,12 @@ def _columns(pairs: _Pairs) -> dict[str, Any]:
         else:
             places = np.full(records, -1, np.int64)
             places[owners[found]] = np.arange(len(found))
-            columns[column] = pairs.values(found).take(pa.array(places, mask=places < 0))
+            columns[column] = pairs.values(found).take(ints(places, places >= 0))
     ends = np.zeros(records + 1, np.int32)
     np.cumsum(np.bincount(owners[rest], minlength=records), out=ends[1:])
-    names = pa.array(pairs.known, pa.string()).take(pa.array(pairs.names[rest]))
+    names = strings(pairs.known).take(ints(pairs.names[rest]))
     values = pairs.values(np.flatnonzero(rest))
-    return columns | {"properties": pa.MapArray.from_arrays(pa.array(ends), names, values)}
+    return columns | {"properties": pa.MapArray.from_arrays(ints(ends), names, values)}
 
 
 def _one_by_one(raw: Any) -> dict[str, Any]:

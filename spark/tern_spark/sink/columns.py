@@ -23,6 +23,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tern_spark.arrays import strings
 from tern_wire.records.properties import CONTENT_TYPE, RESERVED_PROPERTIES
 
 # Name of a column -> the field it fills, and the Spark types it may have.
@@ -37,7 +38,7 @@ WRITTEN: dict[str, tuple[str, tuple[str, ...]]] = {
     "deliver_at": ("deliver_at", ("timestamp", "bigint")),
     "topic": ("topic", ("string",)),
 }
-_RESERVED = pa.array(sorted(RESERVED_PROPERTIES), pa.string())
+_RESERVED = strings(sorted(RESERVED_PROPERTIES))
 
 
 class ColumnError(ValueError):

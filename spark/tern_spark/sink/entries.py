@@ -22,6 +22,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tern_spark.arrays import strings
 from tern_spark.sink.columns import Rows
 
 Octets = npt.NDArray[np.uint8]
@@ -37,7 +38,7 @@ _DIGITS = np.frombuffer(b"0123456789abcdef", np.uint8)
 _NOTHING = b""
 _NO_ROWS = np.zeros(0, np.int64)
 # By the number of bytes that a text lacks to whole words of 8.
-_PADDING = pa.array([bytes(count) for count in range(8)], pa.binary())
+_PADDING = strings(["\0" * count for count in range(8)]).cast(pa.binary())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
