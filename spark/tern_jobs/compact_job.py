@@ -15,6 +15,7 @@ from tern_jobs.archive.manifests import (
     read_chain,
 )
 from tern_jobs.archive.planning import chain_or_fail
+from tern_jobs.catalog.publishing import publish_tables, tables_shown
 from tern_jobs.frame.outcome import Bars, JobFailed, Outcome, Table
 from tern_jobs.frame.progress import Progress
 from tern_jobs.frame.run import Clock, Job
@@ -64,7 +65,10 @@ def run(options: Namespace, tasks: Tasks, progress: Progress, clock: Clock) -> O
         drop_plans(folder, manifest.number)
         manifests.append(manifest)
     after = current_ranges(manifests)
-    removed = _remove(folder, dead_files(manifests, after)) if options.delete else 0
+    progress.step("brings tables up to date")
+    tables = publish_tables(folder, manifests)
+    # A table that could not be written names the replaced files still.
+    removed = _remove(folder, dead_files(manifests, after)) if options.delete and not tables.faults else 0
     files_before = sum(1 for found in before if found.file)
     files_after = sum(1 for found in after if found.file)
     headline = f"{files_before:,} files became {files_after:,}." if joined else "No files are to be joined."
@@ -74,9 +78,19 @@ def run(options: Namespace, tasks: Tasks, progress: Progress, clock: Clock) -> O
     ]
     return Outcome(
         headline=headline + (f" {removed:,} replaced files are removed." if removed else ""),
-        facts={"files before": files_before, "files after": files_after, "removed": removed, "head": head},
-        tables=[Table(title="Joined", columns=("topic", "queue", "day", "parts", "rows", "file_bytes"), rows=rows)],
+        facts={
+            "files before": files_before,
+            "files after": files_after,
+            "removed": removed,
+            "head": head,
+            "tables": len(tables.right),
+        },
+        tables=[
+            Table(title="Joined", columns=("topic", "queue", "day", "parts", "rows", "file_bytes"), rows=rows),
+            tables_shown(tables),
+        ],
         plots=[Bars(title="Files", labels=["before", "after"], values=[files_before, files_after], unit="files")],
+        faults=tables.faults,
     )
 
 

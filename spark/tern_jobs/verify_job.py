@@ -7,6 +7,7 @@ from tern_jobs.archive.checking import CheckTask, check_range, compared_from, co
 from tern_jobs.archive.folder import ArchiveFolder
 from tern_jobs.archive.manifests import ArchivedRange, Chain, current_ranges, next_offsets, read_chain
 from tern_jobs.archive.planning import chain_or_fail
+from tern_jobs.catalog.publishing import compare_tables
 from tern_jobs.frame.outcome import Bars, JobFailed, Outcome, Table
 from tern_jobs.frame.progress import Progress
 from tern_jobs.frame.run import Clock, Job
@@ -60,6 +61,8 @@ def run(options: Namespace, tasks: Tasks, progress: Progress, clock: Clock) -> O
     checked = tasks.map("verifies", partial(check_range, uri=options.archive, options=reading), items)
     faults += [fault for result in checked for fault in result.faults]
 
+    tables = compare_tables(folder, chain.manifests, {found.topic for found in ranges})
+    faults += tables.faults
     if options.copy:
         faults += _copy_faults(options, ranges, copied, tasks)
 
@@ -74,7 +77,9 @@ def run(options: Namespace, tasks: Tasks, progress: Progress, clock: Clock) -> O
     else:
         against = f", {compared:,} of them compared with the brokers" if reading else ""
         same = f", and the copy at {options.copy} has the same messages" if options.copy else ""
-        headline = f"The archive holds: {what}{against}{same}."
+        count = len(tables.right)
+        named = f", and {count:,} {'table names' if count == 1 else 'tables name'} the same files" if count else ""
+        headline = f"The archive holds: {what}{against}{same}{named}."
     rows_by_topic = _by_topic(ranges, [result.compared_rows for result in checked])
     return Outcome(
         headline=headline,
@@ -85,6 +90,8 @@ def run(options: Namespace, tasks: Tasks, progress: Progress, clock: Clock) -> O
             "compared rows": compared,
             "not yet archived": ahead,
             "lost before archiving": lost,
+            "tables": len(tables.right),
+            "tables not compared": tables.not_compared,
         },
         tables=[
             Table(

@@ -27,6 +27,7 @@ PRINTED = [
     "499 messages from there on",
     "1000 messages written",
     "500 messages are archived",
+    "500 messages are archived",
 ]
 pytestmark = [
     pytest.mark.spark,
@@ -49,8 +50,8 @@ def test_a_program_of_the_page_runs_as_a_file(tmp_path: Path, number: int) -> No
             for queue in (0, 1)
         }
         with record_server(Script(queues=queues)) as script:
-            if "archived_files" in text:
-                archive(script, tmp_path / "archive")
+            if "archived_files" in text or "DeltaTable" in text:
+                archive(script, tmp_path / "archive", "--catalog")
             done = run(tmp_path, text, script.url)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip().splitlines()[-1] == PRINTED[number]

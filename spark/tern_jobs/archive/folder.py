@@ -56,7 +56,23 @@ class ArchiveFolder:
     """The files of an archive by their paths below *uri*."""
 
     def __init__(self, uri: str) -> None:
+        self.uri = uri
         self._files, self._root = _open(uri)
+
+    @property
+    def root(self) -> str:
+        """The path of the archive in its file system."""
+        return self._root
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the file system is the machine's own."""
+        return isinstance(self._files, fs.LocalFileSystem)
+
+    @property
+    def region(self) -> str:
+        """The region of an object store; empty where there is none."""
+        return str(getattr(self._files, "region", ""))
 
     def read(self, path: str) -> bytes:
         """Return a file's content. FileNotFoundError if it is absent."""
@@ -83,14 +99,14 @@ class ArchiveFolder:
             sink = Sink(path, stream)
             yield sink
             stream.close()
-            if isinstance(self._files, fs.LocalFileSystem):
+            if self.is_local:
                 _sync(Path(part))
             self._files.move(part, self._at(sink.path))
         except BaseException:
             stream.close()
             self._files.delete_file(part)
             raise
-        if isinstance(self._files, fs.LocalFileSystem):
+        if self.is_local:
             _sync(Path(part).parent)
 
     def names(self, folder: str) -> list[str]:
@@ -108,6 +124,14 @@ class ArchiveFolder:
         for path in found:
             self._files.delete_file(path)
         return len(found)
+
+    def sync(self, path: str) -> None:
+        """Sync a file or folder that a library has written, and its name; an object store has done
+        so.
+        """
+        if self.is_local:
+            _sync(Path(self._at(path)))
+            _sync(Path(self._at(path)).parent)
 
     def delete(self, path: str) -> None:
         """Remove a file."""

@@ -22,7 +22,7 @@ NOT_RUN_BLOCKS = {
     "docs/adding-a-feature.md": {"excerpt": 5},
     "docs/operations.md": {"docker": 2, "mesh": 4},
     "docs/security.md": {"secure": 3},
-    "docs/spark.md": {"spark": 7},
+    "docs/spark.md": {"spark": 8},
 }
 
 
