@@ -1,6 +1,6 @@
 """Arrow arrays over the memory of NumPy arrays.
 
-`pyarrow.array` does the same, but its first call imports pandas: 0.4 s of CPU and 60 MB in every
+`pyarrow.array` does the same, but its first call imports pandas: 0.2 s of CPU and 38 MB in every
 process of Spark, and a reader needs nothing of it.
 """
 

@@ -48,7 +48,7 @@ def record_batch(page: Bytes, *, topic: str, queue: QueueName, names: Sequence[s
 def records_batch(page: Bytes, parts: Sequence[Part], names: Sequence[str]) -> Any:
     """Return the records of several queues, one queue behind the other, as `record_batch` does.
 
-    *parts* fill the page. Fifty small pages cost as much in one batch as two of them alone.
+    *parts* fill the page.
     """
     try:
         records = read_columns(page)

@@ -75,8 +75,8 @@ def read_ranges(
 def join_pages(pages: Iterable[Fetched]) -> Iterator[list[Fetched]]:
     """Yield *pages* in their order; small ones that end their ranges together.
 
-    A RecordBatch costs about 2 ms here and in the JVM, however few rows it has. A page of a range
-    that goes on is not held back, so a reader that wants few rows need not scan for more of them.
+    A RecordBatch costs this task 1.3 ms of CPU, however few rows it has. A page of a range that
+    goes on is not held back, so a reader that wants few rows need not scan for more of them.
     An error comes behind all pages before it.
     """
     joined: list[Fetched] = []

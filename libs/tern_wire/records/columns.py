@@ -86,7 +86,7 @@ def record_starts(data: Bytes) -> Numbers:
         at += size
     if at < end:
         raise LinkBodyMalformed(reason=f"a record at {at} runs past {end} bytes")
-    if at != end:
+    if at > end:
         raise LinkBodyMalformed(reason=f"the last record runs past {end} bytes")
     return np.array(starts, dtype=np.int64)
 

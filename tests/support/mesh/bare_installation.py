@@ -8,6 +8,7 @@ import importlib
 import importlib.metadata
 import io
 import json
+import os
 import re
 import runpy
 import sys
@@ -110,6 +111,7 @@ def line_of(command: Any, words: str, folder: str, url: str) -> list[str]:
 
 def main(folder: str) -> None:
     """Hide, run everything, tell."""
+    os.chdir(folder)  # a command writes the file `x` that it is given
     sys.meta_path.insert(0, Hidden(extra_modules()))
     from typer.main import get_command
 
