@@ -21,9 +21,9 @@ def test_two_meshes_run_side_by_side_and_do_not_mix(mesh: Mesh, tmp_path: Path) 
     """Own ports, own directory, own key: a handle of one is forged for the other."""
     with running_mesh(tmp_path, "--brokers", "1") as two:
         for one, body in ((mesh, b"one"), (two, b"two")):
-            one.create("same", "same-readers")
-            assert one.call("POST", "/v1/topics/same/messages", content=body).status_code == 201
-        path = "/v1/topics/same/groups/same-readers"
+            one.create("both-have-it", "both-have-readers")
+            assert one.call("POST", "/v1/topics/both-have-it/messages", content=body).status_code == 201
+        path = "/v1/topics/both-have-it/groups/both-have-readers"
         got = [one.call("POST", f"{path}/receive", json={"wait": "5s"}).json()["messages"] for one in (mesh, two)]
         assert [[m["body"] for m in messages] for messages in got] == [["one"], ["two"]]
         forged = two.call("POST", f"{path}/ack", json={"receipt_handles": [got[0][0]["receipt_handle"]]})

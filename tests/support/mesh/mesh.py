@@ -18,6 +18,7 @@ import httpx
 from tern_cli.mesh.files import MeshFiles
 from tern_cli.mesh.process_table import port_is_free
 from tern_cli.mesh.start import stop_mesh
+from tests.support.mesh.claimed_names import ClaimedNames
 from tests.support.proxy.documented import check_documented
 
 # A range of ports that `ternmq up --port-base` uses.
@@ -60,6 +61,7 @@ class Mesh:
     def __init__(self, directory: Path, *, port_base: int, options: tuple[str, ...] = ()) -> None:
         self.directory, self.port_base, self.options = directory, port_base, options
         self.client = httpx.Client(timeout=30, trust_env=False)
+        self._names = ClaimedNames()
 
     # Life ------------------------------------------------------------------------------------------------------
     def run(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
@@ -110,6 +112,7 @@ class Mesh:
 
     def call(self, method: str, path: str, *, proxy: int = 0, **options: Any) -> httpx.Response:
         """One request to a proxy; its answer is in the API document."""
+        self._names.claim(method, path, options.get("headers") or {})
         url = f"{self.scheme}://127.0.0.1:{self.port_base + proxy}{path}"
         answer = self.client.request(method, url, **options)
         kind = answer.headers.get("content-type", "")
