@@ -71,12 +71,18 @@ def rows_written(spark: Any, folder: Path) -> list[tuple[str, int, int]]:
     return sorted((row.broker if "broker" in row else "", row.queue_id, row.queue_offset) for row in found)
 
 
-def test_a_run_reads_all_once_and_a_restart_continues(spark: Any, proxy: Script, tmp_path: Path) -> None:
+@pytest.mark.parametrize("driver_rows_max", ["4096", "0"])
+def test_a_run_reads_all_once_and_a_restart_continues(
+    spark: Any, proxy: Script, tmp_path: Path, driver_rows_max: str
+) -> None:
     """Two runs on one checkpoint, messages and a new queue of another broker group between: every row is there once.
 
-    The group stands at the end of the last batch, and progress shows the ends of the queues.
+    The group stands at the end of the last batch, and progress shows the ends of the queues. No page is asked for twice: what the driver has
+    read no task reads.
     """
-    query = run(spark, proxy, tmp_path, group="archive")
+    query = run(spark, proxy, tmp_path, group="archive", maxDriverRows=driver_rows_max)
+    pages = [path for path in proxy.seen if "/messages?" in path]
+    assert len(pages) == len(set(pages)) >= 8
     assert [progress["numInputRows"] for progress in query.recentProgress if progress["numInputRows"]] == [150] * 3 + [
         50
     ]
@@ -86,7 +92,7 @@ def test_a_run_reads_all_once_and_a_restart_continues(spark: Any, proxy: Script,
     )
     proxy.queues["broker-a:0"] += rows_of(300, 320)
     proxy.queues["broker-b:0"] = rows_of(0, 30)
-    run(spark, proxy, tmp_path, group="archive")
+    run(spark, proxy, tmp_path, group="archive", maxDriverRows=driver_rows_max)
     expected = [("broker-a", 0, at) for at in range(320)] + [("broker-a", 1, at) for at in range(200)]
     assert rows_written(spark, tmp_path) == expected + [("broker-b", 0, at) for at in range(30)]
     assert proxy.groups["archive"] == {"broker-a:0": 320, "broker-a:1": 200, "broker-b:0": 30}

@@ -44,6 +44,7 @@ class ReadOptions:
     bytes_per_trigger_max: int = 0
     rows_per_trigger_min: int = 0
     trigger_delay_max_ms: int = 900_000
+    driver_rows_max: int = 4_096
     admission: str = "proportional"
     page_size_bytes: int = 4 * MIB
     prefetch_pages: int = 2

@@ -124,6 +124,10 @@ ROWS = (
         "the longest hold, from the last batch on",
     ),
     Row(
+        *("maxDriverRows", "driver_rows_max", STREAM, values.whole(0, 100_000), "4096"),
+        "a batch of at most so many offsets (and 8 MiB) is read by the driver, which spares a task of Python, some 60 ms; 0: always by tasks",
+    ),
+    Row(
         *(
             "admission",
             "admission",

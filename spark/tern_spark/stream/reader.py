@@ -6,12 +6,17 @@
   committed.
 - A replayed batch comes as `partitions(start, end)` without a `latestOffset` before.
 - `commit` comes a batch late, and never for the last one: progress is `start` of `latestOffset`.
+- `partitions` of a reader of one class of PySpark, which it keeps to itself, may give rows with its
+  one partition. It asks for that class behind each call. So this reader is of that class from the
+  call of `partitions` to the one that takes the rows, and otherwise keeps what the class lacks:
+  limits, lag, parallel tasks.
 """
 
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from pyspark.sql.datasource import DataSourceStreamReader
+from pyspark.sql.datasource_internal import _SimpleStreamReaderWrapper
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
@@ -28,6 +33,7 @@ from tern_spark.planning.catalog import Catalog
 from tern_spark.reading import read_ranges
 from tern_spark.stream.offsets import read_offsets, write_offsets
 from tern_spark.stream.planner import Limit, StreamPlanner
+from tern_spark.stream.small_batches import SmallBatches
 
 
 class TernStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]  # PySpark ships no types
@@ -39,9 +45,12 @@ class TernStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # 
         self._now_ms = now_ms
         self._catalog: Catalog | None = None
         self._planner: StreamPlanner | None = None
+        self._small = SmallBatches(options, columns)
+        # Of the batch that was planned last, until PySpark takes them.
+        self._rows: list[Any] = []
 
     def __reduce__(self) -> tuple[type["TernStreamReader"], tuple[ReadOptions, tuple[str, ...]]]:
-        return type(self), (self.options, self.columns)
+        return TernStreamReader, (self.options, self.columns)
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """Return the limit of the options; Spark passes it to `latestOffset`, or another one."""
@@ -75,10 +84,17 @@ class TernStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # 
         return None if known is None else write_offsets(known)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[TaskPartition]:
-        """Return the tasks of a batch; none if it is empty."""
+        """Return the tasks of a batch; none if it is empty. The rows of a small one are read now,
+        and PySpark asks for them next.
+        """
         ended = read_offsets(end)
         created_ms = {topic: found.created_at for topic, found in ended.items()}
-        return [partition_of(task, created_ms) for task in self._plan().tasks(read_offsets(start), ended)]
+        tasks = [partition_of(task, created_ms) for task in self._plan().tasks(read_offsets(start), ended)]
+        rows = self._small.read(tasks)
+        if rows is not None:
+            self._rows = rows
+            self.__class__ = _ReaderWithRows
+        return tasks
 
     def read(self, partition: Any) -> Iterator[Any]:
         """Yield RecordBatches of the ranges of *partition*."""
@@ -98,6 +114,16 @@ class TernStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # 
             self._catalog = Catalog(self.options)
             self._planner = StreamPlanner(self.options, self._catalog, self._now_ms)
         return self._planner
+
+
+class _ReaderWithRows(TernStreamReader, _SimpleStreamReaderWrapper):  # type: ignore[misc]  # as above
+    """A reader between `partitions` and `getCache`."""
+
+    def getCache(self, start: dict[str, Any], end: dict[str, Any]) -> Iterator[Any]:
+        """Return the rows of the batch that was planned last, once."""
+        rows, self._rows = self._rows, []
+        self.__class__ = TernStreamReader  # and so it takes limits again
+        return iter(rows)
 
 
 def _limit_of(limit: ReadLimit) -> Limit:

@@ -37,6 +37,8 @@ class Script:
     page_rows_max: int = 1_000_000
     # Whether a pull may ask for heads alone; a proxy of the release before knows nothing of it.
     knows_heads: bool = True
+    # Whether a filter passes over every message.
+    selects_nothing: bool = False
     # When the topic was made; 0: it does not exist.
     created_ms: int = 1
     # Committed offsets by group.
@@ -186,7 +188,7 @@ def record_server(script: Script) -> Iterator[Script]:
                 records.append(script.queues[queue][at])
                 size += len(records[-1])
                 at += 1
-            content, kind = b"".join(records), RECORDS
+            content, kind = b"" if script.selects_nothing else b"".join(records), RECORDS
             if is_heads:
                 content, kind = heads_of(content), f"{RECORDS}; fields=heads"
             self._answer(200, content, {"Content-Type": kind, HEADER_NEXT_OFFSET: str(at)})
