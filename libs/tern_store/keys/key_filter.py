@@ -39,10 +39,7 @@ def make_filter(first: Halves, second: Halves, words: int) -> tuple[Words, Words
     """The filters A and B of a table with these keys."""
     filters = (np.zeros(words, np.uint64), np.zeros(words, np.uint64))
     for found, (places, bits) in zip(filters, (_in_a(first, second, words), _in_b(second, words)), strict=True):
-        order = np.argsort(places)
-        places, begins = np.unique(places[order], return_index=True)
-        if len(places):
-            found[places] = np.bitwise_or.reduceat(bits[order], begins)
+        np.bitwise_or.at(found, places, bits)
     return filters
 
 

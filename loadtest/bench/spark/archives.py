@@ -1,6 +1,5 @@
 """The job `archive` beside `df.write.parquet`, both with zstd, by their CPU."""
 
-from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import count
@@ -16,7 +15,7 @@ from loadtest.bench.spark.rows import TOPIC
 from tern_jobs import archive_job
 from tern_jobs.frame.outcome import JobFailed
 from tern_jobs.frame.progress import Progress
-from tern_jobs.frame.run import REAL_CLOCK
+from tern_jobs.frame.run import REAL_CLOCK, parser_of
 from tern_jobs.frame.tasks import TaskRefused, attempt
 
 Item = TypeVar("Item")
@@ -64,15 +63,9 @@ def _write(engine: Engine, folder: str) -> None:
 
 
 def _archive(engine: Engine, folder: str) -> None:
-    options = Namespace(
-        topics=TOPIC,
-        to=folder,
-        rows_per_file=_ROWS_PER_FILE,
-        allow_gaps=False,
-        endpoint=f"http://{HOST}:{engine.mesh.port}",
-        key_file=None,
-        ca_file=None,
-    )
+    # By the job's own parser: it knows the arguments that the job will have next.
+    given = ["--topics", TOPIC, "--to", folder, "--rows-per-file", str(_ROWS_PER_FILE)]
+    options = parser_of(archive_job.JOB).parse_args([*given, "--endpoint", f"http://{HOST}:{engine.mesh.port}"])
     with Path("/dev/null").open("w", encoding="utf-8") as nothing:
         outcome = archive_job.run(options, SessionTasks(engine.spark), _silent(nothing), REAL_CLOCK)
     if outcome.facts["rows"] != engine.rows:

@@ -17,7 +17,7 @@ from loadtest.bench.process_cpu import TICKS_PER_S
 from loadtest.bench.spark.rows import TOPIC
 
 _ROOT = Path(__file__).resolve().parents[3]
-_CORES = 2
+CORES = 2
 _SETTINGS = {
     "spark.driver.host": HOST,
     "spark.driver.bindAddress": HOST,
@@ -114,7 +114,7 @@ def open_spark() -> Iterator[Any]:
 
     from tern_spark import register  # noqa: PLC0415 - imports PySpark
 
-    builder = SparkSession.builder.appName("bench-spark").master(f"local[{_CORES}]")
+    builder = SparkSession.builder.appName("bench-spark").master(f"local[{CORES}]")
     for name, value in _SETTINGS.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
