@@ -1,5 +1,6 @@
-"""Batch writes of a tenth of the rows: exactly once beside at least once, and that beside plain batch
-sends: those of `make bench` (100 rows, 16 connections) and larger ones (500 rows, 8 connections).
+"""Batch writes of a tenth of the rows: exactly once beside at least once, and that beside plain
+batch sends: those of `make bench` (100 rows, 16 connections), larger ones (500 rows, 8
+connections).
 
 The rows come from Parquet, whose reading is part of a write's time, in a file for each core. Every
 run has a topic of its own, whose messages are counted.
