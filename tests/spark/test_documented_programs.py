@@ -57,12 +57,21 @@ def test_a_program_of_the_page_runs_as_a_file(tmp_path: Path, number: int) -> No
     assert done.stdout.strip().splitlines()[-1] == PRINTED[number]
 
 
+# What a short run needs: no server for a page that nobody opens, two partitions behind a shuffle, a JVM that compiles little.
+SETTINGS = "spark.ui.enabled false\nspark.sql.shuffle.partitions 2\nspark.python.unix.domain.socket.enabled true\n"
+JVM_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
+
 def run(tmp_path: Path, text: str, url: str) -> subprocess.CompletedProcess[str]:
     """Run a program of the page against the proxy at *url*."""
+    conf = tmp_path / "conf"
+    conf.mkdir()
+    (conf / "spark-defaults.conf").write_text(SETTINGS, "utf-8")
     program = tmp_path / "program.py"
     program.write_text(text.replace("http://127.0.0.1:8080", url), "utf-8")
     paths = [str(ROOT / "libs"), str(ROOT / "spark"), os.environ.get("PYTHONPATH", "")]
     given = {"PYTHONPATH": os.pathsep.join(paths), "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
+    given |= {"SPARK_CONF_DIR": str(conf), "JAVA_TOOL_OPTIONS": JVM_OPTIONS}
     return subprocess.run(
         [sys.executable, program],
         env={**os.environ, **given},
