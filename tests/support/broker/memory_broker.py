@@ -243,6 +243,13 @@ class MemoryBroker:
         for link in self.server.links:
             self._notices._tell(link)
 
+    def stay_at_level(self, level: int) -> None:
+        """A member runs a release before: the group's feature level is *level* until an entry of the test raises it. Else the node's clock does,
+        in some milliseconds.
+        """
+        self.engine.state.feature_level.level = level
+        self.engine.level_upgrade.step = lambda: None  # type: ignore[method-assign]
+
     def resign(self, leader: str = "") -> None:
         """Follow, in the same term, *leader* if it is known; what waits is refused."""
         consensus = self.engine.raft._consensus

@@ -336,7 +336,7 @@ async def test_a_batch_is_given_up_and_shown() -> None:
 async def test_nothing_is_staged_before_every_member_knows_publications() -> None:
     """While a broker group is upgraded."""
     async with proxy_mesh(topics=TOPICS) as mesh:
-        assert mesh.broker.engine.state.feature_level.level < PUBLICATIONS_LEVEL
+        mesh.broker.stay_at_level(PUBLICATIONS_LEVEL - 1)
         for answer in (await stage(mesh, "a"), await publish(mesh)):
             assert code_of(answer) == (503, "upgrade-unfinished"), answer.text
 

@@ -251,6 +251,7 @@ async def test_groups_and_their_offsets() -> None:
 async def test_a_group_is_begun_once() -> None:
     """null expects that it has not begun; below its feature level a broker group says that an upgrade is not finished."""
     async with proxy_mesh() as mesh:
+        mesh.broker.stay_at_level(EXPECTED_NOT_BEGUN_LEVEL - 1)
         await mesh.http.put("/v1/groups/audit")
         path, queue = "/v1/groups/audit/offsets", "broker-a:0"
         store(mesh.broker, "orders", 0, [b"x"] * 9)

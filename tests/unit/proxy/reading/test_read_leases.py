@@ -174,7 +174,7 @@ async def test_a_lease_outlives_its_proxy_and_its_leader() -> None:
 async def test_while_a_group_is_upgraded_leases_wait() -> None:
     """A member of the release before could not apply them."""
     async with lease_mesh() as mesh:
-        mesh.broker.engine.state.feature_level.level = 1
+        mesh.broker.stay_at_level(1)
         answer = await take(mesh)
         assert (answer.status_code, answer.json()["code"]) == (503, "upgrade-unfinished")
         assert "broker-a" in answer.json()["detail"]
