@@ -204,8 +204,3 @@ def test_header_columns_travel_as_heads_and_are_those_of_whole_records(
     assert rows((*heads, "body")) == alone
     assert {page.is_heads for page in pages} == {False}
     assert len(alone) == (10 if wanted == "*" else 5)
-
-
-def test_workers_are_reached_over_unix_sockets(spark: Any) -> None:
-    """The setting of our folder of settings is in force; over TCP each task waits some 40 ms."""
-    assert spark.sparkContext.getConf().get("spark.python.unix.domain.socket.enabled") == "true"

@@ -127,3 +127,10 @@ def test_sql_can_query_a_view(spark: Any, proxy: Script) -> None:
     assert view.schema("messages bigint").load().columns == ["messages"]
     with pytest.raises(Exception, match="'lag' is not a column of view 'queues'"):
         view.schema("lag bigint").load().collect()
+
+
+def test_workers_are_reached_over_unix_sockets(spark: Any) -> None:
+    """The settings of our folder are in force: over TCP each task waits some 40 ms, and Java's temporary folder may have too long a path."""
+    settings = spark.sparkContext.getConf()
+    assert settings.get("spark.python.unix.domain.socket.enabled") == "true"
+    assert settings.get("spark.python.unix.domain.socket.dir") == "/tmp"

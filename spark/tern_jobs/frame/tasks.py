@@ -143,7 +143,7 @@ def task_failure(text: str) -> str:
 
 
 def conf_directory() -> Path:
-    """Return the folder with Spark's log4j2.properties: in the package, or of the checkout."""
+    """Return the folder with Spark's own settings: in the package, or of the checkout."""
     packaged = Path(__file__).resolve().parents[1] / "conf"
     return packaged if packaged.is_dir() else Path(__file__).resolve().parents[2] / "conf"
 
