@@ -29,7 +29,10 @@ _log = logging.getLogger("tern_spark")
 # Of Arrow: it passes through the driver, which may have little memory, and all of it is there at
 # once.
 SIZE_MAX_BYTES = 8 * MIB
-# A proxy that does not answer may hold a trigger for so long. Its task has another time limit.
+# Each is a request, some 3 ms: with more, a task of Python is a small part of a trigger, and a slow
+# proxy would hold the planning of it for long.
+RANGES_MAX = 64
+# Of one request. A task has another limit.
 TIMEOUT_MAX_MS = 2_000
 # Batches left to tasks behind one that could not be read here: it was larger than thought, or a
 # proxy is away.
@@ -55,7 +58,9 @@ class SmallBatches:
 
     def read(self, tasks: Sequence[TaskPartition]) -> list[Any] | None:
         """Return the RecordBatches of a batch of *tasks*; None if tasks have to read it."""
-        if len(tasks) != 1 or sum(found.rows for found in tasks[0].ranges) > self._rows_max:
+        if len(tasks) != 1 or len(tasks[0].ranges) > RANGES_MAX:
+            return None
+        if sum(found.rows for found in tasks[0].ranges) > self._rows_max:
             return None
         if self._pass_over:
             self._pass_over -= 1

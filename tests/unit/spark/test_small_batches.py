@@ -17,7 +17,7 @@ from pyspark.sql.types import IntegerType, LongType, StructField, StructType
 from tern_spark import read_options
 from tern_spark.source import TernSource
 from tern_spark.stream.reader import TernStreamReader
-from tern_spark.stream.small_batches import PASSED_OVER, SIZE_MAX_BYTES
+from tern_spark.stream.small_batches import PASSED_OVER, RANGES_MAX, SIZE_MAX_BYTES
 from tern_wire.errors import OffsetExpired
 from tests.support.client.record_server import Script, record_server, stored
 
@@ -120,6 +120,18 @@ def test_the_option_is_the_most_rows_that_the_driver_reads(
     reader = reader_of(proxy, maxDriverRows=option)
     partitions, found = planned(reader, all_of(reader))
     assert (found, read_by_tasks(reader, partitions)) == (rows, WANTED)
+
+
+@pytest.mark.parametrize(("ranges", "is_read"), [(RANGES_MAX, True), (RANGES_MAX + 1, False)])
+def test_a_batch_of_many_queues_is_left_to_the_task(proxy: Script, ranges: int, is_read: bool) -> None:
+    """A row each; each queue is a request, and the planning of a trigger does not wait for hundreds of them."""
+    proxy.queues = {f"broker-a:{queue}": [stored(0, b"", queue=queue)] for queue in range(ranges)}
+    reader = reader_of(proxy)
+    batch = all_of(reader)
+    proxy.seen.clear()
+    partitions, rows = planned(reader, batch)
+    assert (len(partitions), rows is not None) == (1, is_read)
+    assert bool(proxy.seen) == is_read
 
 
 def test_a_batch_of_several_tasks_is_theirs(proxy: Script) -> None:
