@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 # For short jobs: the client compiler and the serial collector start faster.
-_JVM_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+JVM_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 # The address of a cluster's master, such as spark://spark-master:7077; without it the session is
 # local.
 MASTER_VARIABLE = "TERNMQ_SPARK_MASTER"
@@ -24,7 +24,7 @@ _LOCAL_SETTINGS = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
 }
-_SETTINGS = {
+SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.shuffle.partitions": "2",
@@ -50,8 +50,8 @@ def open_session(name: str, *, conf_dir: Path, cores: int = 2, memory_mb: int = 
     """Return a session of *cores* in this process's JVM, or of the whole cluster *master*.
 
     The default of *master* is the one that `spark-submit` was given, or TERNMQ_SPARK_MASTER. The
-    `ternmq` format is registered. *conf_dir* holds log4j2.properties. A failed task is tried three
-    times. RuntimeError when there is no Java.
+    `ternmq` format is registered. *conf_dir* holds log4j2.properties and spark-defaults.conf. A
+    failed task is tried three times. RuntimeError when there is no Java.
     """
     from pyspark.sql import SparkSession  # noqa: PLC0415 - the environment has to be set before the gateway starts
 
@@ -60,7 +60,7 @@ def open_session(name: str, *, conf_dir: Path, cores: int = 2, memory_mb: int = 
     if is_submitted(os.environ) and not master:
         # The JVM runs, with the settings of spark-submit. Here they are only not contradicted.
         submitted = SparkSession.builder.appName(name)
-        for key, value in _SETTINGS.items():
+        for key, value in SETTINGS.items():
             submitted = submitted.config(key, value)
         spark = submitted.getOrCreate()
         register(spark)
@@ -76,10 +76,10 @@ def open_session(name: str, *, conf_dir: Path, cores: int = 2, memory_mb: int = 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ["SPARK_CONF_DIR"] = str(conf_dir.resolve())
     builder = SparkSession.builder.appName(name).master(master or f"local[{cores},3]")
-    for key, value in (_SETTINGS | (_LOCAL_SETTINGS if is_local else _cluster_settings(memory_mb))).items():
+    for key, value in (SETTINGS | (_LOCAL_SETTINGS if is_local else _cluster_settings(memory_mb))).items():
         builder = builder.config(key, value)
     builder = builder.config("spark.driver.memory", f"{memory_mb}m")
-    spark = builder.config("spark.driver.extraJavaOptions", _JVM_OPTIONS).getOrCreate()
+    spark = builder.config("spark.driver.extraJavaOptions", JVM_OPTIONS).getOrCreate()
     register(spark)
     return spark
 
@@ -89,6 +89,6 @@ def _cluster_settings(memory_mb: int) -> dict[str, str]:
     return {
         "spark.driver.host": socket.gethostbyname(socket.gethostname()),
         "spark.executor.memory": f"{memory_mb * 3 // 4}m",
-        "spark.executor.extraJavaOptions": _JVM_OPTIONS,
+        "spark.executor.extraJavaOptions": JVM_OPTIONS,
         "spark.task.maxFailures": "3",
     }

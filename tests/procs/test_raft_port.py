@@ -124,7 +124,10 @@ def test_a_flood_takes_no_descriptor_from_a_save_or_a_peer(mesh: Mesh) -> None:
         eventually(is_back, within_s=30, what="broker-a-2 is let in again")
         assert mesh.settled("POST", "/v1/topics/port/messages", content=b"meanwhile").status_code == 201
     assert flood.closed > 150
-    assert refusals(mesh, VICTIM)["crowded"] > counted["crowded"]
+    # What is left of the crowd in the kernel's queue may be in front of the first question.
+    eventually(
+        lambda: refusals(mesh, VICTIM).get("crowded", 0) > counted["crowded"], within_s=30, what="they were counted"
+    )
     assert mesh.pid(VICTIM) == pid
     assert not [name for name in ("quarantine", "rebuild") if (state.parent / name).exists()]
     assert mesh.settled("POST", "/v1/topics/port/messages", content=b"after").status_code == 201

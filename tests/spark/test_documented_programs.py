@@ -13,7 +13,7 @@ from tests.support.documents.pages import blocks
 
 pytest.importorskip("pyspark", reason="the spark extra is not installed")
 
-from tern_spark.session import java_command
+from tern_spark.session import JVM_OPTIONS, SETTINGS, java_command
 from tests.support.client.job_runs import archive
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -57,16 +57,13 @@ def test_a_program_of_the_page_runs_as_a_file(tmp_path: Path, number: int) -> No
     assert done.stdout.strip().splitlines()[-1] == PRINTED[number]
 
 
-# What a short run needs: no server for a page that nobody opens, two partitions behind a shuffle, a JVM that compiles little.
-SETTINGS = "spark.ui.enabled false\nspark.sql.shuffle.partitions 2\nspark.python.unix.domain.socket.enabled true\n"
-JVM_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-
-
 def run(tmp_path: Path, text: str, url: str) -> subprocess.CompletedProcess[str]:
     """Run a program of the page against the proxy at *url*."""
     conf = tmp_path / "conf"
     conf.mkdir()
-    (conf / "spark-defaults.conf").write_text(SETTINGS, "utf-8")
+    # Those of our own short jobs.
+    settings = "".join(f"{name} {value}\n" for name, value in SETTINGS.items())
+    (conf / "spark-defaults.conf").write_text((ROOT / "spark/conf/spark-defaults.conf").read_text() + settings, "utf-8")
     program = tmp_path / "program.py"
     program.write_text(text.replace("http://127.0.0.1:8080", url), "utf-8")
     paths = [str(ROOT / "libs"), str(ROOT / "spark"), os.environ.get("PYTHONPATH", "")]

@@ -13,10 +13,9 @@ from itertools import count, cycle, islice
 from typing import Any
 
 from loadtest.bench import sending
-from loadtest.bench.closed_loop import run_to_end
+from loadtest.bench.closed_loop import Prepared, run_to_end
 from loadtest.bench.figures import Figure
 from loadtest.bench.own_mesh import HOST
-from loadtest.bench.sending import check_stored, send_batches
 from loadtest.bench.spark.engine import CORES, Engine
 from loadtest.bench.spark.rounds import figure_of, measure
 from loadtest.bench.spark.rows import BATCH_MESSAGES, batches
@@ -58,21 +57,25 @@ def _write(engine: Engine, folder: str, topic: str, rows: int, delivery: str) ->
     frame: Any = engine.spark.read.parquet(folder)
     writer = frame.write.format("ternmq").mode("append").option("endpoint", f"http://{HOST}:{engine.mesh.port}")
     writer.option("topic", topic).option("delivery", delivery).save()
-    check_stored(engine.mesh, topic, rows)
+    sending.check_stored(engine.mesh, topic, rows)
 
 
 def _send(engine: Engine, topic: str, rows: int) -> None:
     """Send as `make bench` does, bodies alone."""
-    engine.mesh.ask("PUT", paths.topic_path(topic), {"queues": _QUEUES})
-    each = cycle(sending.batch_requests(topic, random.Random(rows)))
-    requests = islice(each, rows // sending.BATCH_MESSAGES)
-    asyncio.run(run_to_end(engine.mesh.port, sending.BATCH_CONNECTIONS, send_batches(requests)))
-    check_stored(engine.mesh, topic, rows)
+    requests = cycle(sending.batch_requests(topic, random.Random(rows)))
+    _send_all(engine, topic, rows, requests, sending.BATCH_MESSAGES, sending.BATCH_CONNECTIONS)
 
 
 def _send_large(engine: Engine, topic: str, rows: int) -> None:
     """Send the same rows as the sink, with tags, keys and properties."""
+    _send_all(engine, topic, rows, batches(rows, random.Random(rows), topic), BATCH_MESSAGES, _CONNECTIONS)
+
+
+def _send_all(
+    engine: Engine, topic: str, rows: int, requests: Iterator[Prepared], messages: int, connections: int
+) -> None:
+    """Send *rows* in *requests* of so many *messages* each."""
     engine.mesh.ask("PUT", paths.topic_path(topic), {"queues": _QUEUES})
-    requests = batches(rows, random.Random(rows), topic)
-    asyncio.run(run_to_end(engine.mesh.port, _CONNECTIONS, send_batches(requests, BATCH_MESSAGES)))
-    check_stored(engine.mesh, topic, rows)
+    step = sending.send_batches(islice(requests, rows // messages), messages)
+    asyncio.run(run_to_end(engine.mesh.port, connections, step))
+    sending.check_stored(engine.mesh, topic, rows)
