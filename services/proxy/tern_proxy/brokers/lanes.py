@@ -1,9 +1,12 @@
 """Lanes: while LANES_IN_FLIGHT requests to a broker group are in flight, new cargo gathers and
 becomes the next request.
 
-There is no timer. An idle lane sends at once (at the end of the event loop's turn, so that
-simultaneous arrivals travel together); a busy lane turns single sends into batches. A flight is one
-such batch. Owner of all state: one event loop.
+An idle lane sends at once (at the end of the event loop's turn, so that simultaneous arrivals
+travel together); a busy lane turns single sends into batches. A flight is one such batch. After a
+flight of several pieces the next one gathers as many: the clients that were just answered send
+again one after the other, and the first of them would otherwise leave alone. It waits for them for
+a part of the last flight's time at most, so a lane with one client never waits. Owner of all state:
+one event loop.
 
      submit ... submit -> [waiting] -> a flight of at most LANE_SIZE_MAX_BYTES -> leader
                                                                    futures <- verdicts <-
@@ -14,6 +17,7 @@ import math
 import struct
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Generic, Protocol, TypeVar
 
 import msgspec
@@ -34,6 +38,10 @@ from tern_wire.link.sends import Send, Sent
 
 # The broker syncs one while the next one travels; a third would only wait in the broker's queue.
 LANES_IN_FLIGHT = 2
+# How long a flight gathers: this part of the last flight's duration, and at most so long. Twice of
+# both changes nothing; the figures are in DESIGN.md.
+GATHER_SHARE = 0.5
+GATHER_MAX_S = 0.005
 _VERDICT = struct.Struct("<IIq")
 
 
@@ -58,13 +66,17 @@ class Lane(Generic[C, R]):
         self._waiting: deque[tuple[C, asyncio.Future[R]]] = deque()
         self._in_flight = 0
         self._is_scheduled = False
+        # Pieces that the next flight gathers, until when (the loop's time, s), and its timer.
+        self._gather_pieces = 0
+        self._gather_until_s = -math.inf
+        self._gathering: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         # For metrics: flights so far and the pieces of cargo in them.
         self.flights = 0
         self.carried = 0
         self.landed = 0
         self.on_landed: Callable[[], None] = lambda: None
-        # When a piece last had to wait for the end of a flight (the loop's time, s).
+        # When a piece last had to wait for the end of a flight, or for others (the loop's time, s).
         self.crowded_at_s = -math.inf
         # Arrival of the last piece.
         self.submitted_at_s = -math.inf
@@ -78,9 +90,10 @@ class Lane(Generic[C, R]):
         future: asyncio.Future[R] = loop.create_future()
         self._waiting.append((cargo, future))
         self.submitted_at_s = loop.time()
-        if self._in_flight >= LANES_IN_FLIGHT:
+        has_room = self._in_flight < LANES_IN_FLIGHT
+        if not has_room or self.submitted_at_s < self._gather_until_s:
             self.crowded_at_s = self.submitted_at_s
-        elif not self._is_scheduled:
+        if has_room and not self._is_scheduled:
             self._is_scheduled = True
             loop.call_soon(self._start)
         return future
@@ -92,7 +105,12 @@ class Lane(Generic[C, R]):
 
     def _start(self) -> None:
         self._is_scheduled = False
+        loop = asyncio.get_running_loop()
         while self._waiting and self._in_flight < LANES_IN_FLIGHT:
+            if len(self._waiting) < self._gather_pieces and loop.time() < self._gather_until_s:
+                if self._gathering is None:
+                    self._gathering = loop.call_at(self._gather_until_s, self._gathered)
+                return
             flight: list[tuple[C, asyncio.Future[R]]] = []
             size = 0
             while self._waiting and (not flight or size + self._waiting[0][0].size_bytes <= LANE_SIZE_MAX_BYTES):
@@ -103,7 +121,11 @@ class Lane(Generic[C, R]):
             self.carried += len(flight)
             task = asyncio.create_task(self._fly(flight))
             self._tasks.add(task)
-            task.add_done_callback(self._landed)
+            task.add_done_callback(partial(self._landed, len(flight), loop.time()))
+
+    def _gathered(self) -> None:
+        self._gathering = None
+        self._start()
 
     async def _fly(self, flight: list[tuple[C, asyncio.Future[R]]]) -> None:
         def early(number: int, result: R) -> None:
@@ -123,8 +145,13 @@ class Lane(Generic[C, R]):
             if not future.done():
                 future.set_result(result)
 
-    def _landed(self, task: asyncio.Task[None]) -> None:
+    def _landed(self, pieces: int, began_s: float, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
+        now_s = asyncio.get_running_loop().time()
+        self._gather_pieces = pieces
+        # A flight of one has no company to wait for.
+        wait_s = min(GATHER_MAX_S, GATHER_SHARE * (now_s - began_s)) if pieces > 1 else -math.inf
+        self._gather_until_s = now_s + wait_s
         self._in_flight -= 1
         self.landed += 1
         self._start()

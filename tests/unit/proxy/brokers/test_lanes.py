@@ -1,12 +1,16 @@
-"""Lanes gather while two flights are under way, keep order, and never carry more than their size but for one large piece."""
+"""Lanes gather while two flights are under way and behind flights of several, keep order, and never carry more than their
+size but for one large piece."""
 
 import asyncio
-from collections.abc import Sized
+import math
+from collections.abc import Callable, Sized
 from functools import partial
+from typing import Any, cast
 
 import orjson
 import pytest
 
+from tern_proxy.brokers import lanes
 from tern_proxy.brokers.lanes import LANES_IN_FLIGHT
 from tern_wire.errors import Overloaded
 from tern_wire.limits import LANE_SIZE_MAX_BYTES
@@ -130,3 +134,105 @@ async def test_a_link_with_too_much_on_its_way_is_overload(monkeypatch: pytest.M
         assert mesh.broker.asked[RequestCode.SEND] == 1
         monkeypatch.undo()
         assert (await mesh.post(ONE, b"x")).status_code == 201
+
+
+class _Piece:
+    size_bytes = 1
+
+
+class _OpenLane(lanes.Lane[_Piece, int]):
+    """A lane whose flights land when the test says so, in any order."""
+
+    def __init__(self) -> None:
+        super().__init__(cast(Any, None))
+        self.flying: list[tuple[int, asyncio.Future[None]]] = []
+
+    async def _carry(self, cargo: list[_Piece], early: Callable[[int, int], None]) -> list[int]:
+        landing = asyncio.get_running_loop().create_future()
+        self.flying.append((len(cargo), landing))
+        await landing
+        return [0] * len(cargo)
+
+    async def send(self, *flights: int) -> None:
+        """Submit pieces for one flight after the other, each of which leaves in a turn of its own."""
+        for pieces in flights:
+            before = len(self.flying)
+            for _ in range(pieces):
+                self.submit(_Piece())
+            await eventually(partial(_has, self.flying, before + 1), "a flight")
+
+    async def land(self, number: int) -> None:
+        """End the flight that left as *number*."""
+        landed = self.landed
+        self.flying[number][1].set_result(None)
+        await eventually(lambda: self.landed > landed, "its end")
+
+    @property
+    def carried_in(self) -> list[int]:
+        """Pieces of each flight so far."""
+        return [pieces for pieces, _ in self.flying]
+
+
+async def _some_turns() -> None:
+    """Whatever a lane does without waiting is done after these."""
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+async def test_behind_a_flight_of_several_as_many_gather(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first three of four answered clients wait for the fourth, and one flight takes all."""
+    monkeypatch.setattr(lanes, "GATHER_SHARE", 1e9)
+    monkeypatch.setattr(lanes, "GATHER_MAX_S", 600.0)
+    lane = _OpenLane()
+    await lane.send(4)
+    await lane.land(0)
+    for _ in range(3):
+        lane.submit(_Piece())
+        await _some_turns()
+    assert (lane.carried_in, lane.waiting) == ([4], 3)
+    assert lane.crowded_at_s > 0
+    lane.submit(_Piece())
+    await eventually(lambda: len(lane.flying) == 2, "a flight of all")
+    assert lane.carried_in == [4, 4]
+
+
+async def test_a_gathering_flight_leaves_in_time_without_those_who_stay_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of four clients two stop: the others' pieces leave in the end, and the next flight gathers two alone."""
+    monkeypatch.setattr(lanes, "GATHER_SHARE", 1e9)
+    monkeypatch.setattr(lanes, "GATHER_MAX_S", 0.05)
+    lane = _OpenLane()
+    await lane.send(4)
+    await lane.land(0)
+    await lane.send(2)
+    monkeypatch.setattr(lanes, "GATHER_MAX_S", 600.0)
+    await lane.land(1)
+    await lane.send(2)
+    assert lane.carried_in == [4, 2, 2]
+
+
+async def test_one_client_never_waits_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Behind a flight of one piece the next one leaves at once, however long a flight may gather."""
+    monkeypatch.setattr(lanes, "GATHER_SHARE", 1e9)
+    monkeypatch.setattr(lanes, "GATHER_MAX_S", 600.0)
+    lane = _OpenLane()
+    for number in range(3):
+        lane.submit(_Piece())
+        await _some_turns()
+        assert lane.carried_in == [1] * (number + 1)
+        await lane.land(number)
+    assert lane.crowded_at_s == -math.inf
+
+
+async def test_a_second_flight_in_the_air_does_not_end_the_gathering(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two flights of three; behind the first three gather, although only one is in flight."""
+    monkeypatch.setattr(lanes, "GATHER_SHARE", 1e9)
+    monkeypatch.setattr(lanes, "GATHER_MAX_S", 600.0)
+    lane = _OpenLane()
+    await lane.send(3, 3)
+    await lane.land(0)
+    lane.submit(_Piece())
+    lane.submit(_Piece())
+    await _some_turns()
+    assert lane.carried_in == [3, 3]
+    await lane.send(1)
+    assert lane.carried_in == [3, 3, 3]
