@@ -20,8 +20,9 @@ from tern_accept import OURS, Descriptors
 from tern_security.contexts import TlsRefusal
 from tern_security.peer_identity import peer_of
 from tern_service.connections.bounds import Bounds
-from tern_service.connections.connection import GuardedProtocol
 from tern_service.connections.table import ConnectionTable
+from tern_service.connections.whole_exchange import WholeRequests
+from tern_service.connections.whole_requests import WholeRequestsProtocol
 from tern_service.listener import Listener, MakeProtocol
 from tern_service.problems import problem_reply, request_id_of
 from tern_service.settings import refuse
@@ -85,6 +86,7 @@ async def serve(
     stop: asyncio.Event | None = None,
     bounds: Bounds | None = None,
     table: ConnectionTable | None = None,
+    whole: WholeRequests | None = None,
     tls: ssl.SSLContext | None = None,
     on_refusal: Callable[[TlsRefusal], None] = lambda _: None,
     descriptors: Descriptors = OURS,
@@ -93,8 +95,8 @@ async def serve(
     *sock*.
     *tls* None: plain HTTP. *table* (None: a new one) counts the listener's connections, and the
     parked requests, which do not count as being worked on (`Bounds.requests_max`). Every request's
-    `state` has `peer`: the PeerIdentity of a client certificate, else None. *on_refusal*: as in
-    Listener.
+    `state` has `peer`: the PeerIdentity of a client certificate, else None. *whole*: the part of
+    *app* that answers requests without ASGI. *on_refusal*: as in Listener.
 
     Runs in the current loop of any thread and leaves signals alone; *stop* belongs to that loop
     (from another thread: `loop.call_soon_threadsafe(stop.set)`). The application's lifespan runs
@@ -103,7 +105,10 @@ async def serve(
     stop = stop or asyncio.Event()
     bounds = bounds or Bounds()
     protocol = partial(
-        _KnownPeer, bounds=bounds, table=ConnectionTable(descriptors=descriptors) if table is None else table
+        _KnownPeer,
+        bounds=bounds,
+        table=ConnectionTable(descriptors=descriptors) if table is None else table,
+        whole=whole,
     )
     config = uvicorn.Config(
         _Stoppable(app, stop),
@@ -124,7 +129,7 @@ async def serve(
         await _Server(config, stop, make_listener).serve(sockets=[sock])
 
 
-class _KnownPeer(GuardedProtocol):
+class _KnownPeer(WholeRequestsProtocol):
     """A connection whose requests carry the identity of its peer."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]

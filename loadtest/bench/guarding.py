@@ -13,7 +13,7 @@ With a body means 1 KiB, read and hashed. `sdk_sign` is the cost of signing for 
 import statistics
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, cast
 
 import uvloop
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -22,6 +22,7 @@ from loadtest.bench.figures import Figure
 from tern_client.transport.exchange import Request
 from tern_client.transport.signing import signer
 from tern_proxy.guard import Guard
+from tern_proxy.hot import Application
 from tern_proxy.proxy import Proxy
 from tern_proxy.routes.table import RouteTable
 from tern_service import SystemClock
@@ -111,7 +112,7 @@ def _guarded(key: ClientKey, app: Asgi = _application, *, requests_per_s: int = 
         cluster_key=_KEY, cluster="bench", name_servers=_NoNameServers(), clock=SystemClock(), authenticates=True
     )
     proxy.principals = _Known(PrincipalTable.of(principals, 1))  # type: ignore[assignment]  # nothing but its table is read
-    return Guard(app, proxy, RouteTable())
+    return Guard(cast(Application, app), proxy, RouteTable())
 
 
 async def _us(app: Asgi, scopes: list[dict[str, Any]], receive: Any = None) -> float:

@@ -59,6 +59,10 @@ class HeadWithBody:
         if not head and isinstance(data, bytes) and data.startswith(_HEAD) and _LENGTH in data:
             self._held = data
             return
+        self.write_both(head, data)
+
+    def write_both(self, head: bytes, data: Data) -> None:
+        """Write *head* (may be empty) and *data*, now."""
         try:
             if len(data) <= JOIN_SIZE_MAX_BYTES:
                 self._transport.write(head + data if head else data)

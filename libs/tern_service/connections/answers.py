@@ -12,8 +12,9 @@ worked on. Used by connection.py. Owner of all state: the event loop that accept
 import asyncio
 from typing import Any
 
+from uvicorn._types import HTTPScope
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from tern_service.connections.answer_writing import HeadWithBody
 from tern_service.connections.bounds import Bounds
@@ -45,9 +46,14 @@ class AnsweringProtocol(HttpToolsProtocol):
         # The last answer is written but not taken: later ones wait.
         self._is_answer_held = False
 
+    @property
+    def default_headers(self) -> list[tuple[bytes, bytes]]:
+        """Headers of every answer, with the current date."""
+        return self.server_state.default_headers
+
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._answers = HeadWithBody(transport, self._close, in_pieces=self.scheme == "https")
+        self.answers = HeadWithBody(transport, self._close, in_pieces=self.scheme == "https")
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._unwatch()
@@ -60,8 +66,24 @@ class AnsweringProtocol(HttpToolsProtocol):
         # Break the reference cycles: otherwise a garbage collection, whose pauses grow with all
         # objects, would have to find them. A request still being worked on sees that its client is
         # gone, and calls nothing.
-        self._answers = self.cycle = None  # type: ignore[assignment]
+        self.answers = self.cycle = None  # type: ignore[assignment]
         self.pipeline.clear()
+
+    def _make_cycle(self, scope: HTTPScope, *, keep_alive: bool) -> RequestResponseCycle:
+        """uvicorn's exchange of one request."""
+        return RequestResponseCycle(
+            scope=scope,
+            transport=self.answers,  # type: ignore[arg-type]
+            flow=self.flow,
+            logger=self.logger,
+            access_logger=self.access_logger,
+            access_log=False,
+            default_headers=self.default_headers,
+            message_event=asyncio.Event(),
+            expect_100_continue=self.expect_100_continue,
+            keep_alive=keep_alive,
+            on_response=self.on_response_complete,
+        )
 
     # Input while an answer is due -----------------------------------------------------------------
     def on_body(self, body: bytes) -> None:
@@ -78,9 +100,9 @@ class AnsweringProtocol(HttpToolsProtocol):
     # Answers --------------------------------------------------------------------------------------
     def on_response_complete(self) -> None:
         """Called by httptools' cycle when an answer is written, even if its client has gone."""
-        if self._answers is None:
+        if self.answers is None:
             return
-        self._answers.flush()
+        self.answers.flush()
         if self.arriving_since_s is not None:
             self._leave_arriving()
         if self.flow.write_paused and not self.transport.is_closing():

@@ -16,7 +16,8 @@ from typing import Any, NoReturn
 from urllib.parse import unquote
 
 import httptools
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
+from uvicorn._types import HTTPScope
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
 from tern_service.connections.answers import AnsweringProtocol
 from tern_service.connections.body_pace import BodyPace
@@ -236,25 +237,21 @@ class GuardedProtocol(AnsweringProtocol):
         scope["path"] = unquote(path) if "%" in path else path
         scope["raw_path"], scope["query_string"], scope["http_version"] = raw_path, query, version
         before = self.cycle
-        self.cycle = cycle = RequestResponseCycle(
-            scope=scope,
-            transport=self._answers,  # type: ignore[arg-type]
-            flow=self.flow,
-            logger=self.logger,
-            access_logger=self.access_logger,
-            access_log=False,
-            default_headers=self.server_state.default_headers,
-            message_event=asyncio.Event(),
-            expect_100_continue=self.expect_100_continue,
-            keep_alive=version == self._kept_version and self.parser.should_keep_alive(),
-            on_response=self.on_response_complete,
-        )
+        is_first = before is None or (before.response_complete and not self._is_answer_held)
+        keep_alive = version == self._kept_version and self.parser.should_keep_alive()
+        if is_first and self._take_whole(scope, keep_alive=keep_alive):
+            return
+        self.cycle = cycle = self._make_cycle(scope, keep_alive=keep_alive)
         app: Any = answer_overloaded if len(self.tasks) >= self._reads_max and self._is_crowded() else self.app
-        if before is None or (before.response_complete and not self._is_answer_held):
+        if is_first:
             self._start_asgi_task(cycle, app)
         else:
             self.flow.pause_reading()
             self.pipeline.appendleft((cycle, app))
+
+    def _take_whole(self, _scope: HTTPScope, *, keep_alive: bool) -> bool:
+        """Hook of whole_requests.py: whether the request just begun gets another exchange."""
+        return False
 
     def _become_known(self) -> None:
         self._is_known = True
@@ -378,7 +375,7 @@ class GuardedProtocol(AnsweringProtocol):
             return
         status, headers, body = problem_reply(error, request_id=new_request_id())
         lines = [STATUS_LINE[status]]
-        for name, value in [*self.server_state.default_headers, *headers, (b"connection", b"close")]:
+        for name, value in [*self.default_headers, *headers, (b"connection", b"close")]:
             lines += [name, b": ", value, b"\r\n"]
         self.transport.write(b"".join([*lines, b"\r\n", body]))
         self._end(is_in_body=self._state == _BODY)

@@ -13,6 +13,8 @@ An offset id is upper-case hex of 32 digits (IPv6: 56).
 Reference: Apache RocketMQ 5, MessageExt (getStoreHostBytes) and MessageDecoder.
 """
 
+from functools import lru_cache
+
 from tern_wire.errors import RecordMalformed
 
 IPV4_HOST_SIZE_BYTES = 8
@@ -21,7 +23,11 @@ NO_HOST = bytes(IPV4_HOST_SIZE_BYTES)
 _PORT_SIZE_BYTES = 4
 _POSITION_SIZE_BYTES = 8
 
+# As many connections as a proxy has at the most, nearly: a client sends more than one message.
+_HOSTS_KEPT_MAX = 8_192
 
+
+@lru_cache(maxsize=_HOSTS_KEPT_MAX)
 def host_bytes(address: str, port: int) -> bytes:
     """Return the 8 bytes of a host field, such as of `127.0.0.1`, 10911; zeros unless IPv4."""
     parts = address.split(".")

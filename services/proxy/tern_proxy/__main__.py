@@ -76,6 +76,7 @@ def main() -> None:
             stop=stop,
             bounds=Bounds(connections_max=PROXY_CONNECTIONS_MAX, strangers_max=PROXY_STRANGERS_MAX),
             table=table,
+            whole=app,
             # Clients have keys, not certificates.
             tls=security.server(None),
             on_refusal=security.refused,

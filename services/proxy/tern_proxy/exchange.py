@@ -73,11 +73,13 @@ class HotRequest:
     Header names are lower case; `fields` has the last one of repeated headers.
     """
 
-    __slots__ = ("_body", "_budget", "_messages", "_place", "fields", "is_read", "receive", "scope")
+    __slots__ = ("_body", "_budget", "_messages", "_place", "_whole", "fields", "is_read", "receive", "scope")
 
-    def __init__(self, scope: Scope, receive: Receive, budget: FlightBudget) -> None:
+    def __init__(self, scope: Scope, receive: Receive, budget: FlightBudget, whole: bytes | None = None) -> None:
+        """*whole*: the body of a request that came whole; nothing is received then."""
         self.scope = scope
         self.receive = receive
+        self._whole = whole
         self.fields: dict[bytes, bytes] = dict(scope["headers"])
         self._budget = budget
         # Charges in the budget's rooms.
@@ -87,7 +89,7 @@ class HotRequest:
         self._place: tuple[ParkedPolls, str] | None = None
         # Whether the body was read to its end; otherwise the connection cannot serve another
         # request.
-        self.is_read = False
+        self.is_read = whole is not None
 
     def header(self, name: bytes) -> str:
         """Return a header's value, or ""."""
@@ -119,11 +121,13 @@ class HotRequest:
                 raise too_large(size)
             if size > SMALL_BODY_SIZE_MAX_BYTES:
                 self._budget.bytes.look(owner_of(self.scope), size)
-        message = await self.receive()
-        if message["type"] != "http.request":
-            raise ClientGone
-        body: bytes = message.get("body", b"")
-        if not message.get("more_body", False):
+        body, is_whole = self._whole, True
+        if body is None:
+            message = await self.receive()
+            if message["type"] != "http.request":
+                raise ClientGone
+            body, is_whole = message.get("body", b""), not message.get("more_body", False)
+        if is_whole:
             if body:
                 if len(body) > limit_bytes:
                     raise too_large(len(body))

@@ -17,8 +17,10 @@ because the namespace adapter comes first. Owner: the event loop.
 
 import asyncio
 import contextlib
+from collections.abc import Coroutine
+from typing import Any
 
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from tern_proxy.access.authentication import DIGESTS, Authenticator, Refused, Session, address_of
 from tern_proxy.access.authorization import ADMISSION, CALLER, Admission
@@ -27,11 +29,12 @@ from tern_proxy.audit import ALLOWED, DENIED, AuditTrail
 from tern_proxy.core.access.quotas import Bucket
 from tern_proxy.core.access.requirements import Rule
 from tern_proxy.core.access.rights import Access
-from tern_proxy.hot import count_answer
+from tern_proxy.exchange import Reply
+from tern_proxy.hot import Application, count_answer
 from tern_proxy.proxy import Proxy
 from tern_proxy.routes.table import RouteTable
 from tern_proxy.waiting.open_requests import OpenRequest, OpenRequests
-from tern_service.problems import refuse, request_id_of
+from tern_service.problems import problem_reply, refuse, request_id_of
 from tern_tasks import keep_running
 from tern_wire.errors import QuotaExceeded, TernError
 from tern_wire.principals.principals import CLUSTER
@@ -46,7 +49,7 @@ _ALIVE_HEADERS = [(b"content-type", b"application/json"), (b"content-length", b"
 class Guard:
     """Application with a guard in front."""
 
-    def __init__(self, app: ASGIApp, proxy: Proxy, table: RouteTable) -> None:
+    def __init__(self, app: Application, proxy: Proxy, table: RouteTable) -> None:
         self._app, self._proxy, self._table = app, proxy, table
         self._authenticator = Authenticator(
             proxy.principals, cluster_key=proxy.cluster_key, clock=proxy.clock, kept=proxy.kept
@@ -103,9 +106,41 @@ class Guard:
         finally:
             self.open.leave(request)
 
+    def take(self, scope: Scope, body: bytes) -> Coroutine[Any, Any, Reply] | None:
+        """Take a request whole whose key and path are known to be good, and whose bytes do not
+        count.
+        """
+        session = self._authenticator.known(scope)
+        if session is None or (scope["method"], scope["path"]) not in session.access.passed:
+            return None
+        if session.bucket is not None and session.bucket.counts_bytes:
+            return None
+        answering = self._app.take(scope, body)
+        return None if answering is None else self._answer(session, scope, answering)
+
+    async def _answer(self, session: Session, scope: Scope, answering: Coroutine[Any, Any, Reply]) -> Reply:
+        try:
+            admission = self._admit(session, scope)
+        except TernError as error:
+            answering.close()
+            count_answer(self._proxy.counters, "refused", error.status)
+            return problem_reply(error, instance=scope["path"], request_id=request_id_of(scope))
+        request = OpenRequest(session, admission, scope, _receive_nothing, _send_nothing, self._refuse)
+        self.open.enter(request)
+        try:
+            reply = await answering
+        finally:
+            self.open.leave(request)
+        if admission.refused is not None:
+            self._tell_refused(scope, admission)
+        return reply
+
     def admit(self, scope: Scope) -> tuple[Session, Admission]:
         """Admit a request to its handler. Raise Refused, or the error of the answer."""
         session = self._authenticator.find(scope)
+        return session, self._admit(session, scope)
+
+    def _admit(self, session: Session, scope: Scope) -> Admission:
         access = session.access
         scope[PRINCIPAL] = access.principal
         if session.bucket is not None:
@@ -116,7 +151,7 @@ class Guard:
         if rule is None:
             rule = self._look(scope, session, access, method, path)
         admission = scope[ADMISSION] = Admission(access, rule, session.kid)
-        return session, admission
+        return admission
 
     async def _has_news(self, refused: Refused) -> bool:
         """Return whether the principals have changed since a key was refused.
@@ -240,3 +275,12 @@ def _route(rule: Rule, scope: Scope) -> dict[str, str]:
         for each, place in rule.in_front
     ]
     return {"route": f"{rule.method} {rule.path}", "path": scope["path"], "permissions": ", ".join(asked)}
+
+
+async def _receive_nothing() -> Message:
+    """Stand for the channels of a request that came whole and is answered without ASGI."""
+    raise AssertionError("a request that came whole has nothing more to receive")
+
+
+async def _send_nothing(_: Message) -> None:
+    raise AssertionError("a request that came whole is answered by its reply")

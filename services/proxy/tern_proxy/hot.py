@@ -9,16 +9,18 @@ message. Every error is answered as a problem document, on both ways, and every 
 
 import logging
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from tern_proxy.access.namespaces import inside
+from tern_proxy.access.namespaces import inside, reply_outside, scope_inside
 from tern_proxy.core.access.namespaces import HEADER
 from tern_proxy.counters import BUCKETS_S, Counters
-from tern_proxy.exchange import HotRequest
+from tern_proxy.exchange import HotRequest, Reply
 from tern_proxy.proxy import Proxy
-from tern_proxy.routes.table import RouteTable
+from tern_proxy.routes.route import Route
+from tern_proxy.routes.table import RouteTable, may_be_brief
 from tern_proxy.waiting.interrupts import ClientGone
 from tern_service.plain_app import Answer
 from tern_service.problems import RawHeaders, problem_reply, refuse, request_id_of
@@ -45,13 +47,37 @@ def count_answer(counters: Counters, route: str, status: int, seconds: float = 0
     counters.seconds[route] += seconds
 
 
+class Application(Protocol):
+    """ASGI application that may take requests whole; see tern_service's whole_exchange.py."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None: ...
+
+    def take(self, scope: Scope, body: bytes) -> Coroutine[Any, Any, Reply] | None:
+        """Return a coroutine of the reply, not begun; None: only ASGI answers this request."""
+
+
 class EntryPoint:
     """ASGI application that the server runs, in front of *app*: requests of a namespace continue
     with full names (`access/namespaces.py`), all others unchanged.
     """
 
-    def __init__(self, app: ASGIApp, counters: Counters) -> None:
+    def __init__(self, app: Application, counters: Counters) -> None:
         self.app, self._counters = app, counters
+
+    def may_take(self, target: bytes) -> bool:
+        """Return whether a POST of *target* may be taken whole."""
+        return may_be_brief(target)
+
+    def take(self, scope: Scope, body: bytes) -> Coroutine[Any, Any, Reply] | None:
+        """Take a request whole, as Application does. Illegal namespaces are refused by ASGI."""
+        if not _has_namespace(scope):
+            return self.app.take(scope, body)
+        try:
+            scope, namespace = scope_inside(scope)
+        except TernError:
+            return None
+        answering = self.app.take(scope, body)
+        return answering if answering is None or not namespace else reply_outside(answering, namespace)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and _has_namespace(scope):
@@ -75,7 +101,7 @@ def _has_namespace(scope: Scope) -> bool:
 
 
 class HotRoutes:
-    """ASGI application with all routes.
+    """Application with all routes.
 
     *now*: seconds, monotonic, for the latency histogram. *alive*: the answer to GET /healthz.
     """
@@ -103,27 +129,42 @@ class HotRoutes:
             count_answer(self._proxy.counters, "admin", status)
             return
         route, names = found
-        name, handler = route.hot, route.handler
-        if not name or handler is None:
+        if not route.hot or route.handler is None:
             if path == "/healthz" and not scope["query_string"]:
                 await self._tell_alive(scope, send)
             else:
                 await self._pass_on(scope, receive, send)
             return
-        began = self._now()
-        request = HotRequest(scope, receive, self._proxy.budget)
         try:
-            status, headers, body = await handler(self._proxy, request, *names)
+            status, headers, body = await self._answer(HotRequest(scope, receive, self._proxy.budget), route, names)
+        except ClientGone:
+            return
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+    def take(self, scope: Scope, body: bytes) -> Coroutine[Any, Any, Reply] | None:
+        """Take a request of a brief route whole."""
+        found = self._table.find(scope["method"], scope["path"])
+        if found is None or not found[0].is_brief:
+            return None
+        return self._answer(HotRequest(scope, _receive_nothing, self._proxy.budget, body), *found)
+
+    async def _answer(self, request: HotRequest, route: Route, names: tuple[str, ...]) -> Reply:
+        """Return the reply of a hot route, counted. Raise ClientGone."""
+        counters, name, scope, began = self._proxy.counters, route.hot, request.scope, self._now()
+        assert route.handler is not None
+        try:
+            status, headers, body = await route.handler(self._proxy, request, *names)
             headers.append((_ID, request_id_of(scope).encode()))
             if status not in {204, 304}:
                 headers.append((b"content-length", b"%d" % len(body)))
         except ClientGone:
-            count_answer(self._proxy.counters, name, 499, self._now() - began)
-            return
+            count_answer(counters, name, 499, self._now() - began)
+            raise
         except TernError as error:
-            self._proxy.counters.count_refused([error])
+            counters.count_refused([error])
             status, headers, body = problem_reply(error, instance=scope["path"], request_id=request_id_of(scope))
-            if not request.is_read and method in _WITH_BODY:
+            if not request.is_read and scope["method"] in _WITH_BODY:
                 # The rest of the body would be parsed as the next request's head.
                 headers.append((b"connection", b"close"))
         except Exception:
@@ -132,11 +173,9 @@ class HotRoutes:
             status, headers, body = problem_reply(TernError(), instance=scope["path"], request_id=request_id_of(scope))
         finally:
             request.release()
-        counters = self._proxy.counters
         count_answer(counters, name, status, self._now() - began)
         counters.bytes[name] += len(body)
-        await send({"type": "http.response.start", "status": status, "headers": headers})
-        await send({"type": "http.response.body", "body": body})
+        return status, headers, body
 
     async def _tell_alive(self, scope: Scope, send: Send) -> None:
         """Answer GET /healthz without FastAPI: load balancers ask on each of thousands of
@@ -162,3 +201,8 @@ class HotRoutes:
             await self._app(scope, receive, send_counted)
         finally:
             count_answer(self._proxy.counters, "admin", status, self._now() - began)
+
+
+async def _receive_nothing() -> Message:
+    """Stand for the channel of a request that came whole: its handler waits for no client."""
+    raise AssertionError("a brief route's handler waits for its client")

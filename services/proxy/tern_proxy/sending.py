@@ -25,6 +25,7 @@ from tern_proxy.core.sending.results import (
     merged,
     moved_from,
     send_results,
+    sent_results,
 )
 from tern_proxy.core.sending.topic import Topic
 from tern_proxy.proxy import Proxy
@@ -102,6 +103,8 @@ class _Sender:
             moved_from=moved_from_group,
         )
         outcomes = await _store(proxy, encoded)
+        if not encoded.errors and all(outcome.is_sent for outcome in outcomes):
+            return sent_results(encoded, outcomes, self._born_ms), {}
         if find_missing_topic(encoded.parcels, outcomes):
             proxy.cache.refresh_soon()
         moved = moved_from(encoded.parcels, outcomes)

@@ -15,6 +15,7 @@ from tests.support.broker.loop_runtime import NOW_MS
 from tests.support.broker.memory_broker import MemoryBroker
 from tests.support.loops import eventually
 from tests.support.proxy.documented import check_documented
+from tests.support.proxy.whole_transport import WholeTransport
 
 KEY = bytes(range(32))
 # For what certainly comes, on however slow a machine.
@@ -147,9 +148,9 @@ class ProxyMesh:
     def __init__(self, proxy: Proxy, brokers: list[MemoryBroker], name_server: ScriptedNameServer, app: Any) -> None:
         self.proxy, self.brokers, self.name_server, self.app = proxy, brokers, name_server, app
         self.broker = brokers[0]
-        transport = httpx.ASGITransport(app=app)
+        self.transport = WholeTransport(app)
         hooks = {"response": [_documented]}
-        self.http = httpx.AsyncClient(transport=transport, base_url="http://proxy", timeout=30, event_hooks=hooks)
+        self.http = httpx.AsyncClient(transport=self.transport, base_url="http://proxy", timeout=30, event_hooks=hooks)
 
     async def post(self, path: str, content: Any = b"", **headers: str) -> httpx.Response:
         """POST bytes; header names are written with `_` for `-`."""

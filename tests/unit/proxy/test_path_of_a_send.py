@@ -64,16 +64,15 @@ def _stack(frame: FrameType | None) -> list[str]:
 
 
 async def trace_of_a_send(mesh: ProxyMesh) -> Trace:
-    """One send, whose topic and leader are known."""
+    """One send as it comes from a client, whole, whose topic and leader are known."""
     await mesh.send(count=2)  # what happens once, at a first send, is not the way
-    exchange, trace = mesh.raw("POST", "/v1/topics/orders/messages"), Trace()
+    taken, trace = mesh.transport.taken, Trace()
     sys.setprofile(trace)
     try:
-        exchange.push(b"hello")
-        await exchange.task
+        answer = await mesh.http.post("/v1/topics/orders/messages", content=b"hello")
     finally:
         sys.setprofile(None)
-    assert exchange.status == 201
+    assert (answer.status_code, mesh.transport.taken) == (201, taken + 1)
     return trace
 
 

@@ -257,5 +257,5 @@ async def test_a_connection_knows_whether_it_encrypts(is_encrypted: bool) -> Non
     config.load()
     protocol = AnsweringProtocol(config=config, server_state=ServerState(), app_state={})
     protocol.connection_made(transport)
-    assert protocol._answers._in_pieces is is_encrypted
+    assert protocol.answers._in_pieces is is_encrypted
     protocol.connection_lost(None)

@@ -104,14 +104,34 @@ class Authenticator:
             raise self._refuse(scope, "", "a key and a signature")
         if self._principals.table is not self._table:
             self._renew()
-        session = self._sessions.get(raw) if raw is not None else None
+        session = self._good(raw, scope) if raw is not None else None
         if session is not None:
-            now_ms = self._clock.now_ms()
-            if session.from_ms <= now_ms < session.until_ms and (
-                not session.key.networks or session.key.is_good_from(address_of(scope))
-            ):
-                return session
+            return session
         return self._look_signed(scope) if signed else self._look(scope, raw)
+
+    def known(self, scope: Scope) -> Session | None:
+        """The session of a bearer key that `find` has returned since the last change of the table.
+
+        None: only `find` knows. Nothing is changed or counted.
+        """
+        raw: bytes | None = None
+        for name, value in scope["headers"]:
+            if name == b"authorization":
+                if raw is not None:
+                    return None
+                raw = value
+            elif name == b"signature-input":
+                return None
+        if raw is None or self._principals.table is not self._table:
+            return None
+        return self._good(raw, scope)
+
+    def _good(self, raw: bytes, scope: Scope) -> Session | None:
+        """The cached session of an Authorization header, if it is good now and from there."""
+        session = self._sessions.get(raw)
+        if session is None or not session.from_ms <= self._clock.now_ms() < session.until_ms:
+            return None
+        return session if not session.key.networks or session.key.is_good_from(address_of(scope)) else None
 
     def again(self, session: Session, address: str) -> Session | None:
         """*session* by the newest table and the time; None when its credentials are no longer good.

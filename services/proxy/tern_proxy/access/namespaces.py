@@ -4,6 +4,9 @@ client's names back.
 `hot.py` applies it in front of all routes, so that no route can omit it.
 """
 
+from collections.abc import Coroutine
+from typing import Any, TypeAlias
+
 from starlette.types import Message, Scope, Send
 
 from tern_proxy.core.access.namespaces import (
@@ -17,6 +20,9 @@ from tern_proxy.core.access.namespaces import (
     whole_path,
 )
 
+# Status, headers, body.
+Reply: TypeAlias = tuple[int, list[tuple[bytes, bytes]], bytes | memoryview]
+
 
 def inside(scope: Scope, send: Send) -> tuple[Scope, Send]:
     """Return the scope and the channel of answers for the application: with full names, and for
@@ -24,14 +30,34 @@ def inside(scope: Scope, send: Send) -> tuple[Scope, Send]:
 
     Both are unchanged without a namespace. Raise InvalidField, IllegalTopic, IllegalGroup.
     """
+    scope, namespace = scope_inside(scope)
+    return scope, _Departing(send, namespace).send if namespace else send
+
+
+def scope_inside(scope: Scope) -> tuple[Scope, str]:
+    """Return the scope with full names and the namespace; the same scope and "" without one.
+
+    Raise InvalidField, IllegalTopic, IllegalGroup.
+    """
     namespace = read_namespace(scope["headers"]) or ""
     path = whole_path(scope["path"], namespace)
     if not namespace:
-        return scope, send
+        return scope, ""
     # The header is consumed here: readers of message headers do not accept it.
     headers = [field for field in scope["headers"] if field[0] != HEADER]
-    changed = {**scope, "path": path, "headers": headers, SCOPE_KEY: namespace, SCOPE_HEADERS: scope["headers"]}
-    return changed, _Departing(send, namespace).send
+    return {**scope, "path": path, "headers": headers, SCOPE_KEY: namespace, SCOPE_HEADERS: scope["headers"]}, namespace
+
+
+async def reply_outside(answering: Coroutine[Any, Any, Reply], namespace: str) -> Reply:
+    """Return the reply of *answering* with the client's names."""
+    status, headers, body = await answering
+    headers = own_headers(headers)
+    if is_document(headers):
+        body = own_body(headers, bytes(body), namespace)
+        headers = [field for field in headers if field[0] != b"content-length"]
+        if status not in {204, 304}:
+            headers.append((b"content-length", b"%d" % len(body)))
+    return status, headers, body
 
 
 class _Departing:

@@ -244,6 +244,8 @@ def read_outcomes(cargo: list[Parcel], sent: Sent, raw: memoryview) -> list[Outc
     if len(raw) != rows * _VERDICT.size:
         raise LinkReplyMalformed(reason=f"{len(raw)} bytes of verdicts for {rows} rows")
     verdicts = list(_VERDICT.iter_unpack(raw))
+    # Statuses are small numbers, and SENT is 0: the first byte of each tells.
+    is_sent = not any(raw[:: _VERDICT.size])
     firsts = {first.row: (first.message_id, first.born_ms, first.deliver_ms) for first in sent.replays}
     numbers: dict[str, int] = {}
     facts = sent.producer_groups
@@ -258,7 +260,9 @@ def read_outcomes(cargo: list[Parcel], sent: Sent, raw: memoryview) -> list[Outc
             outcomes.append(failed(LinkReplyMalformed(reason=f"a reply that does not know producer group {number}")))
         else:
             of_group = msgspec.structs.astuple(facts[number]) if parcel.producer_group else ()
-            outcomes.append(Outcome(verdicts=verdicts[at:end], replays=own, producer_group=of_group))
+            verdicts_of = verdicts[at:end]
+            is_all = is_sent or not any(status for status, _, _ in verdicts_of)
+            outcomes.append(Outcome(verdicts=verdicts_of, replays=own, producer_group=of_group, is_sent=is_all))
         at = end
     return outcomes
 

@@ -61,11 +61,13 @@ class Gives:
 class Route:
     """One operation.
 
-    *hot*: the name in its metrics; such a route is served in front of FastAPI (`hot.py`). *handler*
-    None: `tern_service` serves it. *asks*: requirements in the form of
-    `core/access/requirements.py`. *is_admin*, *is_anonymous*: as in Rule. *summary*, *about*: for
-    the document; without *about* the handler's docstring is used. *query* (with its question mark)
-    and *bodies* (content type and text) are for the curl examples, one a body.
+    *hot*: the name in its metrics; such a route is served in front of FastAPI (`hot.py`).
+    *is_brief*: a hot route whose handler reads the body and then waits for brokers alone, so that a
+    request that came whole needs no ASGI. *handler* None: `tern_service` serves it. *asks*:
+    requirements in the form of `core/access/requirements.py`. *is_admin*, *is_anonymous*: as in
+    Rule. *summary*, *about*: for the document; without *about* the handler's docstring is used.
+    *query* (with its question mark) and *bodies* (content type and text) are for the curl examples,
+    one a body.
     """
 
     method: str
@@ -76,6 +78,7 @@ class Route:
     summary: str = field(kw_only=True)
     about: str = field(kw_only=True, default="")
     hot: str = field(kw_only=True, default="")
+    is_brief: bool = field(kw_only=True, default=False)
     asks: tuple[str, ...] = field(kw_only=True, default=())
     is_admin: bool = field(kw_only=True, default=False)
     is_anonymous: bool = field(kw_only=True, default=False)

@@ -59,10 +59,16 @@ ROUTES: tuple[Route, ...] = (
     *PRINCIPALS,
 )
 RULES: tuple[Rule, ...] = tuple(route.rule for route in ROUTES)
+_BRIEF_ENDS = tuple({f"/{route.path.rpartition('/')[2]}".encode() for route in ROUTES if route.is_brief})
 # Paths of topics and groups recur; pairs seldom outnumber groups.
 KNOWN_PATHS_MAX = 4_096
 # A route, and the names in the path's holes.
 Found = tuple[Route, tuple[str, ...]]
+
+
+def may_be_brief(target: bytes) -> bool:
+    """Return whether the *target* of a POST, as sent, may be that of a brief route."""
+    return target.partition(b"?")[0].endswith(_BRIEF_ENDS)
 
 
 class RouteTable:

@@ -1,14 +1,14 @@
 """Namespaces at the entry of the proxy: paths made whole, answers taken apart down to their names and no further, refusals, answers in pieces."""
 
 import json
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
 
 from tern_proxy.core.access.namespaces import is_document, own_body, own_headers, read_namespace, whole_path
 from tern_proxy.counters import Counters
-from tern_proxy.hot import EntryPoint
+from tern_proxy.hot import Application, EntryPoint
 from tern_wire.errors import IllegalGroup, IllegalTopic, InvalidField
 from tern_wire.paths import JSON, MSGPACK, NDJSON, OCTETS, PROBLEM, RECORDS
 from tests.support.proxy.proxy_mesh import RawExchange, proxy_mesh
@@ -163,7 +163,7 @@ async def test_an_answer_in_pieces_leaves_whole_and_with_its_length() -> None:
         await send({"type": "http.response.body", "body": b'{"topic":', "more_body": True})
         await send({"type": "http.response.body", "body": b'"shop%t"}'})
 
-    entry = EntryPoint(app, Counters())
+    entry = EntryPoint(cast(Application, app), Counters())
     said = {"MQ-Namespace": "shop", "MQ-Tag": "x"}
     document = RawExchange(entry, "GET", "/v1/topics/t", said)
     await document.task

@@ -3,9 +3,8 @@ in input order.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from tern_proxy.core.documents.messages import SendReceipt, SendResult
@@ -45,18 +44,19 @@ Verdict = tuple[int, int, int]
 Replay = tuple[str, int, int]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class Outcome(Struct, frozen=True, kw_only=True):
     """Outcome of a parcel: verdicts, one a row, and the first messages of replayed rows; or an
     error.
 
-    *producer_group*: for half messages, its id and its times, as in SEND's reply.
+    *producer_group*: for half messages, its id and its times, as in SEND's reply. *is_sent*: every
+    verdict is SENT, so that nobody needs to look at each.
     """
 
     verdicts: list[Verdict]
     replays: dict[int, Replay]
     producer_group: tuple[int, ...] = ()
     error: TernError | None = None
+    is_sent: bool = False
 
 
 def failed(error: TernError) -> Outcome:
@@ -64,8 +64,7 @@ def failed(error: TernError) -> Outcome:
     return Outcome(verdicts=[], replays={}, error=error)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SendResults:
+class SendResults(Struct, frozen=True, kw_only=True):
     """One entry a message, in input order: a receipt, or an error, which is also in `errors`."""
 
     entries: list[SendResult]
@@ -133,6 +132,23 @@ def send_results(
     for index, error in errors.items():
         entries[index] = SendResult(index=index, error=error.problem())
     return SendResults(entries=entries, errors=errors, replayed=frozenset(replayed))
+
+
+def sent_results(encoded: Encoded, outcomes: list[Outcome], born_ms: int) -> SendResults:
+    """Return the results of a send whose messages were all stored, each at once and anew."""
+    ids = encoded.message_ids
+    entries = [_NOTHING] * len(ids)
+    for parcel, outcome in zip(encoded.parcels, outcomes, strict=True):
+        broker_group = parcel.broker_group
+        for index, (_, queue, offset) in zip(parcel.indexes, outcome.verdicts, strict=True):
+            entries[index] = SendResult(
+                index=index,
+                message_id=ids[index],
+                queue=f"{broker_group}:{queue}",
+                offset=offset,
+                born_at=born_ms,
+            )
+    return SendResults(entries=entries, errors={}, replayed=frozenset())
 
 
 def _scheduled(

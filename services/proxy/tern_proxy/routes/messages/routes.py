@@ -91,6 +91,7 @@ ROUTES = (
         summary="Send one message",
         about="The body is the message, byte for byte, whatever its content type; metadata are headers or query.",
         hot="produce",
+        is_brief=True,
         asks=_SENDS,
         parameters=SEND_PARAMETERS,
         takes=Takes(
@@ -143,6 +144,7 @@ ROUTES = (
             "fail alone; when all fail for one cause, its problem is the answer."
         ),
         hot="produce_batch",
+        is_brief=True,
         asks=_SENDS,
         takes=Takes(
             content={
@@ -228,6 +230,7 @@ ROUTES = (
         summary="Acknowledge",
         about=f"1 to {limits.SETTLE_ENTRIES_MAX:,} receipt handles, in the body or in the query. Any proxy accepts them.",
         hot="ack",
+        is_brief=True,
         asks=_SETTLES,
         parameters=(in_query("receipt_handle", HANDLES, "May be repeated; instead of a body."),),
         takes=takes(AckRequest, ack={"receipt_handles": [EXAMPLE_HANDLE]}),
@@ -250,6 +253,7 @@ ROUTES = (
             "of a release is answered `receipt-expired`, like every later settle of that lease."
         ),
         hot="settle",
+        is_brief=True,
         asks=_SETTLES,
         takes=takes(
             SettleRequest,
