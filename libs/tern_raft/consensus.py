@@ -27,6 +27,10 @@ IN_FLIGHT_SIZE_MAX_BYTES = 8 << 20
 APPEND_SIZE_MAX_BYTES = 4 << 20
 # Apply yields to the loop after this long, so that a replay never delays heartbeats.
 APPLY_SLICE_S = 0.02
+# A follower lets committed entries gather: its acks are waited for, its state is not.
+APPLY_RUN_ENTRIES = 64
+APPLY_RUN_SIZE_BYTES = 256 << 10
+APPLY_RUN_S = 0.03
 HEARTBEAT_PERIOD_S = 0.1
 
 
@@ -55,14 +59,19 @@ class Consensus(SyncObj):  # type: ignore[misc]
         applied: int,
         apply: Callable[[StoredEntry], None],
         on_role: Callable[[], None],
+        kick: Callable[[], None],
+        call_later: Callable[[float, Callable[[], None]], object],
         election_min_s: float,
         election_max_s: float,
     ) -> None:
+        """*kick*: tick soon."""
         if VERSION != PINNED_VERSION:
             raise RuntimeError(f"pysyncobj {VERSION} is installed, but only {PINNED_VERSION} was hardened and tested")
         self.journal = journal
         self.peers = transport
-        self._apply = apply
+        self._apply, self._kick, self._call_later = apply, kick, call_later
+        # Whether entries gather for the next run of a follower, and whether their time is over.
+        self._is_gathering = self._is_run_due = False
         self.needs_apply = False
         # Set by the node: whether the entry of this index is applied now; if not, it and all later
         # ones wait.
@@ -304,6 +313,8 @@ class Consensus(SyncObj):  # type: ignore[misc]
         deadline = monotonic() + APPLY_SLICE_S
         applied = self.raftLastApplied
         self.needs_apply = False
+        if not self._begins_run(self.raftCommitIndex - applied):
+            return False
         while applied < self.raftCommitIndex:
             if not self.may_apply(applied + 1):
                 return False
@@ -314,6 +325,34 @@ class Consensus(SyncObj):  # type: ignore[misc]
                 break
         self.needs_apply = applied < self.raftCommitIndex
         return False
+
+    def _begins_run(self, entries: int) -> bool:
+        """Whether the *entries* that are committed and not applied are applied now.
+        On a follower when they are many, or the first of them has waited for APPLY_RUN_S: an apply
+        at every commit would delay the ack that the leader waits for.
+        """
+        is_due = self.is_leader or self._is_run_due or entries >= APPLY_RUN_ENTRIES
+        if is_due or (entries and (self._is_new_term() or self._is_much())):
+            self._is_run_due = False
+            return True
+        if entries and not self._is_gathering:
+            self._is_gathering = True
+            self._call_later(APPLY_RUN_S, self._end_gathering)
+        return False
+
+    def _is_much(self) -> bool:
+        """Whether the committed entries that are not applied are large."""
+        log, applied = self.journal.log, self.raftLastApplied
+        begin = log.start if applied == log.start.index else log.mark(applied)
+        return bool(log.mark(self.raftCommitIndex).position - begin.position >= APPLY_RUN_SIZE_BYTES)
+
+    def _is_new_term(self) -> bool:
+        """Whether no entry of this term is applied yet: votes and greetings depend on the first."""
+        return bool(self.journal.log.term_at(self.raftLastApplied) != self.raftCurrentTerm)
+
+    def _end_gathering(self) -> None:
+        self._is_gathering, self._is_run_due = False, True
+        self._kick()
 
     def _SyncObj__connectedToAnyone(self) -> bool:
         """R6 (L6, syncobj.py:635-648; called in 1339): reached only when the election time is over.

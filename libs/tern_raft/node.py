@@ -117,6 +117,8 @@ class RaftNode:
             applied=applied,
             apply=self._apply,
             on_role=on_role,
+            kick=self._kick,
+            call_later=runtime.call_later,
             election_min_s=config.election_min_s,
             election_max_s=config.election_max_s,
         )

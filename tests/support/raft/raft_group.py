@@ -107,6 +107,8 @@ class SimNode:
             applied=applied,
             apply=self._apply,
             on_role=lambda: None,
+            kick=lambda: None,
+            call_later=lambda _delay_s, callback: callback(),
             election_min_s=1.0,
             election_max_s=2.0,
         )
