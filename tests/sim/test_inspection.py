@@ -170,7 +170,7 @@ def test_a_state_that_went_wrong_in_memory_is_found(
     with quiet():
         memory = MemoryFault(which, fault)
         # A seed whose next comparison comes before anything is decided by that state.
-        with Trial(5, memory) as trial:
+        with Trial(7, memory) as trial:
             result = trial.run.run()
     assert memory.node, "the fault never happened"
     assert result.is_good, f"{result.violations[:3]} {result.stuck}"
