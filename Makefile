@@ -168,8 +168,7 @@ wipe: .venv/.test ## Stop the mesh and delete its data in .tern/
 
 # A half-made environment (an interrupted run) is made again; a stamp appears only after everything else worked.
 .venv/.made:
-	@echo "install: making .venv/ with $$($(PYTHON) --version)"
-	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or newer is needed: make PYTHON=python3.11 ...")'
+	@$(PYTHON) deploy/interpreter.py
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear .venv
 	@touch $@
 

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable
 
 from fastapi import FastAPI, Request
 from starlette.responses import Response
+from starlette.routing import Route as ServedRoute
 
 from tern_proxy.core.access.requirements import Rule
 from tern_proxy.proxy import Proxy
@@ -165,8 +166,10 @@ def register(app: FastAPI, proxy: Proxy) -> None:
     """Register every ordinary row with *app*."""
     for route in ROUTES:
         if route.handler is not None and not route.hot:
-            endpoint = _endpoint(proxy, route)
-            app.add_api_route(route.path, endpoint, methods=[route.method], include_in_schema=False)
+            # Not add_api_route, which searches endpoints for parameters that rows have: 25 ms.
+            served = ServedRoute(route.path, _endpoint(proxy, route), methods=[route.method])
+            served.methods = {route.method}  # Starlette adds HEAD, which no row declares
+            app.router.routes.append(served)
 
 
 def _endpoint(proxy: Proxy, route: Route) -> Callable[[Request], Awaitable[Response]]:
