@@ -175,6 +175,29 @@ def _match_survives_restart() -> Any:
     return changed((Consensus, "begin_anew", begin_anew))
 
 
+# Runs of a follower's apply ---------------------------------------------------------------------------------------
+def _run_without_end() -> Any:
+    """Entries that gather on a follower wait for more of them, and for nothing else."""
+    return changed((Consensus, "_end_gathering", lambda _self: None))
+
+
+def _run_drops_gathered() -> Any:
+    """A run whose time is over applies its last entry alone."""
+    begin, apply = Consensus._begins_run, RaftNode._apply
+    dropped: dict[Consensus, int] = {}
+
+    def begins_run(self: Consensus, entries: int) -> bool:
+        if self._is_run_due and not self.is_leader:
+            dropped[self] = self.raftCommitIndex - 1
+        return begin(self, entries)
+
+    def apply_entry(self: RaftNode, entry: StoredEntry) -> None:
+        if entry.index > dropped.get(self._consensus, 0):
+            apply(self, entry)
+
+    return changed((Consensus, "_begins_run", begins_run), (RaftNode, "_apply", apply_entry))
+
+
 # Votes ------------------------------------------------------------------------------------------------------------
 def _forget_vote() -> Any:
     """Votes are kept in memory alone."""
@@ -272,6 +295,10 @@ CONSENSUS = (
     PlantedBug("ack_before_fsync", "the page cache is called durable", ("lost", "log_agreement"), _ack_before_fsync),
     PlantedBug("leader_counts_early", "the leader counts what it has not synced", ("lost",), _leader_counts_early),
     PlantedBug("commit_alone", "a leader commits without a majority", ("lost", "log_agreement"), _commit_alone),
+    PlantedBug("run_without_end", "a follower waits for more to apply", ("convergence", "stuck"), _run_without_end),
+    PlantedBug(
+        "run_drops_gathered", "a follower applies the last of a run", ("lost", "state_digest"), _run_drops_gathered
+    ),
     PlantedBug("match_survives_restart", "acks outlive their node", ("lost",), _match_survives_restart),
     PlantedBug("forget_vote", "votes are not on disk", ("one_vote", "one_leader"), _forget_vote),
     PlantedBug("vote_for_shorter_log", "anybody is elected", ("lost", "log_agreement"), _vote_for_shorter_log),
