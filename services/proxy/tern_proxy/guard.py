@@ -30,7 +30,7 @@ from tern_proxy.core.access.quotas import Bucket
 from tern_proxy.core.access.requirements import Rule
 from tern_proxy.core.access.rights import Access
 from tern_proxy.exchange import Reply
-from tern_proxy.hot import Application, count_answer
+from tern_proxy.hot import Application, count_answer, receive_nothing
 from tern_proxy.proxy import Proxy
 from tern_proxy.routes.table import RouteTable
 from tern_proxy.waiting.open_requests import OpenRequest, OpenRequests
@@ -125,7 +125,7 @@ class Guard:
             answering.close()
             count_answer(self._proxy.counters, "refused", error.status)
             return problem_reply(error, instance=scope["path"], request_id=request_id_of(scope))
-        request = OpenRequest(session, admission, scope, _receive_nothing, _send_nothing, self._refuse)
+        request = OpenRequest(session, admission, scope, receive_nothing, _send_nothing, self._refuse)
         self.open.enter(request)
         try:
             reply = await answering
@@ -275,11 +275,6 @@ def _route(rule: Rule, scope: Scope) -> dict[str, str]:
         for each, place in rule.in_front
     ]
     return {"route": f"{rule.method} {rule.path}", "path": scope["path"], "permissions": ", ".join(asked)}
-
-
-async def _receive_nothing() -> Message:
-    """Stand for the channels of a request that came whole and is answered without ASGI."""
-    raise AssertionError("a request that came whole has nothing more to receive")
 
 
 async def _send_nothing(_: Message) -> None:

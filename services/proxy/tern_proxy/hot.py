@@ -147,7 +147,7 @@ class HotRoutes:
         found = self._table.find(scope["method"], scope["path"])
         if found is None or not found[0].is_brief:
             return None
-        return self._answer(HotRequest(scope, _receive_nothing, self._proxy.budget, body), *found)
+        return self._answer(HotRequest(scope, receive_nothing, self._proxy.budget, body), *found)
 
     async def _answer(self, request: HotRequest, route: Route, names: tuple[str, ...]) -> Reply:
         """Return the reply of a hot route, counted. Raise ClientGone."""
@@ -203,6 +203,6 @@ class HotRoutes:
             count_answer(self._proxy.counters, "admin", status, self._now() - began)
 
 
-async def _receive_nothing() -> Message:
-    """Stand for the channel of a request that came whole: its handler waits for no client."""
-    raise AssertionError("a brief route's handler waits for its client")
+async def receive_nothing() -> Message:
+    """Stand for the channel of a request that came whole: nothing waits for its client."""
+    raise AssertionError("a request that came whole has nothing more to receive")

@@ -25,7 +25,6 @@ from tern_proxy.core.sending.results import (
     merged,
     moved_from,
     send_results,
-    sent_results,
 )
 from tern_proxy.core.sending.topic import Topic
 from tern_proxy.proxy import Proxy
@@ -103,15 +102,15 @@ class _Sender:
             moved_from=moved_from_group,
         )
         outcomes = await _store(proxy, encoded)
+        results = send_results(topic.name, encoded, outcomes, self._born_ms, proxy.recall_maker)
         if not encoded.errors and all(outcome.is_sent for outcome in outcomes):
-            return sent_results(encoded, outcomes, self._born_ms), {}
+            return results, {}
         if find_missing_topic(encoded.parcels, outcomes):
             proxy.cache.refresh_soon()
         moved = moved_from(encoded.parcels, outcomes)
         for index, error in encoded.errors.items():
             if isinstance(error, (OwnerUnknown, PlacementChanged)):
                 moved[index] = moved_from_group
-        results = send_results(topic.name, encoded, outcomes, self._born_ms, proxy.recall_maker)
         return results, dict(sorted(moved.items()))
 
 

@@ -5,7 +5,7 @@ client's names back.
 """
 
 from collections.abc import Coroutine
-from typing import Any, TypeAlias
+from typing import Any
 
 from starlette.types import Message, Scope, Send
 
@@ -19,9 +19,7 @@ from tern_proxy.core.access.namespaces import (
     read_namespace,
     whole_path,
 )
-
-# Status, headers, body.
-Reply: TypeAlias = tuple[int, list[tuple[bytes, bytes]], bytes | memoryview]
+from tern_proxy.exchange import Reply
 
 
 def inside(scope: Scope, send: Send) -> tuple[Scope, Send]:

@@ -134,23 +134,6 @@ def send_results(
     return SendResults(entries=entries, errors=errors, replayed=frozenset(replayed))
 
 
-def sent_results(encoded: Encoded, outcomes: list[Outcome], born_ms: int) -> SendResults:
-    """Return the results of a send whose messages were all stored, each at once and anew."""
-    ids = encoded.message_ids
-    entries = [_NOTHING] * len(ids)
-    for parcel, outcome in zip(encoded.parcels, outcomes, strict=True):
-        broker_group = parcel.broker_group
-        for index, (_, queue, offset) in zip(parcel.indexes, outcome.verdicts, strict=True):
-            entries[index] = SendResult(
-                index=index,
-                message_id=ids[index],
-                queue=f"{broker_group}:{queue}",
-                offset=offset,
-                born_at=born_ms,
-            )
-    return SendResults(entries=entries, errors={}, replayed=frozenset())
-
-
 def _scheduled(
     index: int, message_id: str, queue: int, born_ms: int, recall: Recall, recalls: RecallMaker
 ) -> SendResult:
