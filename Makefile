@@ -118,12 +118,12 @@ fuzz: .venv/.test ## A million hostile frames at the Raft port of a node in memo
 blocking: .venv/.test ## Make the blocking half of the SDK from the async one
 	$(BIN)/python -m tests.support.client.blocking_half
 
-check: .venv/.test ## Lint, format, types, the SDK's blocking half and the tidy test
+check: .venv/.test ## Lint, format, types, the SDK's blocking half the tidy tests, the pages
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m tests.support.client.blocking_half --check
-	$(BIN)/python -m pytest -q tests/test_tidy.py tests/test_house.py tests/test_prose.py
+	$(BIN)/python -m pytest -q tests/test_tidy.py tests/test_house.py tests/test_prose.py tests/unit/docs
 
 bench: .venv/.test ## Measure a fresh mesh of its own: a table, and one JSON line per figure in .tern/bench/
 	$(BIN)/python -m loadtest.bench mesh $(ARGS)
