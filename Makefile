@@ -118,7 +118,7 @@ fuzz: .venv/.test ## A million hostile frames at the Raft port of a node in memo
 blocking: .venv/.test ## Make the blocking half of the SDK from the async one
 	$(BIN)/python -m tests.support.client.blocking_half
 
-check: .venv/.test ## Lint, format, types, the SDK's blocking half the tidy tests, the pages
+check: .venv/.test ## Lint, format, types, the SDK's blocking half, the tidy tests, the pages
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy

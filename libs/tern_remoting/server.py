@@ -88,6 +88,11 @@ class LinkServer:
         """Open links that have passed the handshake."""
         return tuple(link for link in self._links if link.ready and not link.closed)
 
+    def flush(self) -> None:
+        """Send what was written to the links in this turn of the loop now, not at its end."""
+        for link in self._links:
+            link.flush()
+
     def refusals(self) -> dict[str, int]:
         """Connections refused or closed for their peers' behaviour, by reason."""
         return self._refusals.counts()

@@ -251,6 +251,12 @@ class GroupLink:
                     self._belief = LeaderBelief()
                     self._serves(name, status.term)
 
+    def flush(self) -> None:
+        """Send the requests written in this turn of the loop now, not at its end."""
+        for node in self._nodes.values():
+            if node.link is not None:
+                node.link.flush()
+
     async def statuses(self) -> dict[str, dict[str, Any]]:
         """Every linked node's own status, for display; {} for one without an answer in time."""
         return await self._search.statuses()

@@ -11,8 +11,9 @@ from types import ModuleType
 
 import tern_broker.core.deadline_heap
 import tern_broker.core.delivery.leasing
+import tern_broker.core.delivery.settles
 import tern_broker.core.sending.idempotency
-import tern_broker.proposer
+import tern_broker.proposal
 import tern_broker.upkeep.comparer
 import tern_broker.upkeep.saver
 import tern_broker.upkeep.scrubber
@@ -193,12 +194,14 @@ def constants(swarm: Swarm) -> Iterator[None]:
         (tern_broker.upkeep.saver, "SAVE_AFTER_S", swarm.save_after_s),
         (tern_broker.upkeep.scrubber, "PAUSE_MIN_S", swarm.scrub_pass_s),
         (tern_broker.upkeep.trimmer, "CHECK_PERIOD_S", swarm.trim_check_s),
-        (tern_broker.proposer, "GROUP_COMMIT_SIZE_MAX_BYTES", swarm.group_commit_bytes),
+        (tern_broker.proposal, "GROUP_COMMIT_SIZE_MAX_BYTES", swarm.group_commit_bytes),
         (tern_broker.upkeep.trimmer, "GROUP_COMMIT_SIZE_MAX_BYTES", swarm.group_commit_bytes),
         (tern_broker.upkeep.comparer, "COMPARE_AFTER_ENTRIES", COMPARE_AFTER_ENTRIES),
         (tern_broker.upkeep.comparer, "AGAIN_AFTER_S", 0.5),
         (tern_broker.core.deadline_heap, "STALE_MAX", 8),
         (tern_broker.core.delivery.leasing, "EXPIRES_MAX", 4),
+        # Its clients ack a few messages at a time.
+        (tern_broker.core.delivery.settles, "ACKS_TOGETHER_MIN", 2),
         (tern_store.log.log_reader, "WINDOW_ROWS", 16),
     )
     if swarm.is_short_window:

@@ -14,7 +14,7 @@ Owner of all state: the event loop that accepted the connection.
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Generator
+from collections.abc import Coroutine
 from typing import Any, Protocol, TypeAlias
 
 from starlette.types import Scope
@@ -22,6 +22,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
 from tern_service.connections.answer_writing import HeadWithBody
 from tern_service.problems import RawHeaders, problem_reply, request_id_of
+from tern_tasks import rest_of
 from tern_wire.errors import ShuttingDown, TernError
 
 logger = logging.getLogger(__name__)
@@ -130,7 +131,7 @@ class WholeExchange:
                 self._waited = awaited
                 awaited.add_done_callback(self._step)
             else:
-                self._task = self._connection.loop.create_task(_finish(coroutine, awaited))
+                self._task = self._connection.loop.create_task(rest_of(coroutine, awaited))
                 self._task.add_done_callback(self._finished)
 
     def _finished(self, task: asyncio.Task[Reply]) -> None:
@@ -177,31 +178,3 @@ class WholeExchange:
         head = b"%b%b\r\n" % (STATUS_LINE[status], b"".join([b"%b: %b\r\n" % field for field in headers]))
         lines = len(headers) + 2
         return head if head.count(b"\n") == head.count(b"\r") == lines else b""
-
-
-async def _finish(coroutine: Coroutine[Any, Any, Reply], awaited: Any) -> Reply:
-    """Run the rest of *coroutine*, which waits for *awaited*, in the current task."""
-    reply: Reply = await _Rest(coroutine, awaited)
-    return reply
-
-
-class _Rest:
-    """Awaitable of the rest of a coroutine that somebody else began."""
-
-    def __init__(self, coroutine: Coroutine[Any, Any, Reply], awaited: Any) -> None:
-        self._coroutine, self._awaited = coroutine, awaited
-
-    def __await__(self) -> Generator[Any, Any, Reply]:
-        coroutine, awaited = self._coroutine, self._awaited
-        while True:
-            thrown: BaseException | None = None
-            sent = None
-            try:
-                sent = yield awaited
-            except BaseException as error:
-                thrown = error
-            try:
-                awaited = coroutine.send(sent) if thrown is None else coroutine.throw(thrown)
-            except StopIteration as end:
-                reply: Reply = end.value
-                return reply

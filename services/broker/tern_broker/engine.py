@@ -275,10 +275,11 @@ class Engine:
             at = entry.position + HEADER_SIZE_BYTES
             applied = self.state.apply(entry.body, at, entry.index, version=entry.version)
             self._ending.require_known(self.state.feature_level.level, self._version)
-            if applied.appends:
-                names = self._topic_names(applied)
-                for appends in applied.appends:
-                    self.store.dispatch(entry, appends, names, self.state.now_ms)
+            # Durable here: a verdict exists only for an entry that a majority has synced.
+            self.proposer.decided(entry.index, entry.term, applied)
+            names = self._topic_names(applied) if applied.appends else {}
+            for appends in applied.appends:
+                self.store.dispatch(entry, appends, names, self.state.now_ms)
             apply_timers(self.store, entry, applied, self.state.names)
             for records in applied.committed:
                 index_committed(self.store, records, self._topic_names(applied), self.state.now_ms)
@@ -290,7 +291,6 @@ class Engine:
         self._tell_applied(entry, applied)
 
     def _tell_applied(self, entry: StoredEntry, applied: Applied) -> None:
-        # Durable here: a verdict exists only for an entry that a majority has synced.
         self.proposer.applied(entry.index, entry.term, applied)
         for listener in self.on_applied:
             listener(applied)

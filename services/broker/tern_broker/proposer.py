@@ -18,23 +18,23 @@ refused because receives are slow.
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 from tern_broker.core.applied import Applied
-from tern_broker.core.clock import UNKNOWN, ClockRange, LogicalClock, may_start, start_clock
+from tern_broker.core.clock import ClockRange
 from tern_broker.core.delivery.fifo_picking import FifoPicker, ReadMessageGroups, lease_fifo_payload, no_message_groups
 from tern_broker.core.delivery.filtered_picking import FilteredPicker
-from tern_broker.core.delivery.picking import Pick, Picker, ReadQueue, ReceiveRequest, lease_rows
+from tern_broker.core.delivery.picking import Pick, Picker, ReadQueue, lease_rows
 from tern_broker.core.machine import StateMachine
+from tern_broker.leading_clock import LeadingClock
+from tern_broker.proposal import Flight, GatheredEntry, Proposal
 from tern_broker.waiting.completion import lack_of, tell
 from tern_remoting import problem_of
 from tern_store import StoreError
 from tern_store.files import is_lack
 from tern_wire.errors import NotLeader, OutcomeUnknown, Overloaded, TernError
 from tern_wire.limits import (
-    GROUP_COMMIT_SIZE_MAX_BYTES,
     PROPOSALS_MAX,
     PROPOSALS_SIZE_MAX_BYTES,
     SEND_QUEUE_AGE_MAX_MS,
@@ -44,72 +44,8 @@ from tern_wire.limits import (
 from tern_wire.link.commands import SENDING, UNHURRIED, CommandKind, entry_parts
 from tern_wire.link.requests import Parts
 
-# A COPY and a TRIM rely on the state before their entry: nothing else in it may change that. A
-# topic is deleted between entries, so that none of them both adds to it and drops it.
-ALONE = frozenset({CommandKind.COPY, CommandKind.TRIM, CommandKind.DELETE_TOPIC, CommandKind.DELETE_GROUP})
-# These rely on the timers before their entry. Several recalls may share one; a FIRE shares it with
-# none.
-TIMING = frozenset({CommandKind.FIRE, CommandKind.CANCEL_TIMER})
-# A leader without the group's time waits this long for the clock of one more member.
-CLOCK_WAIT_MAX_MS = 3_000
 # Receives with a filter read for some ms each while an entry waits for them.
 LOOKS_PER_ENTRY_MAX = 2
-# Called with the verdict (apply's result for the command) or an error, and for a receive with its
-# picks.
-Done = Callable[[Any, list[Pick]], None]
-# Makes a command's payload when its entry is built; gets the entry's time.
-Build = Callable[[int], Parts]
-
-
-@dataclass(slots=True)
-class Proposal:
-    """One request that waits for its entry. Exactly one of *build* and *receive* is set."""
-
-    kind: CommandKind
-    size_bytes: int
-    done: Done
-    build: Build | None = None
-    receive: ReceiveRequest | None = None
-    # This node's own work: an error of `done` or `build` ends the node.
-    is_upkeep: bool = False
-    # Since when it waits (ms, monotonic); `submit` sets it.
-    since_ms: int = 0
-
-
-@dataclass(slots=True)
-class Flight:
-    """The entry being replicated, and the proposals that wait for its verdicts."""
-
-    index: int = 0
-    term: int = 0
-    waiting: list[tuple[Proposal, list[Pick]]] = field(default_factory=list)
-
-
-@dataclass(slots=True)
-class _Entry:
-    """The entry that is being built. Owner: the proposer."""
-
-    now_ms: int
-    commands: list[tuple[CommandKind, Parts]] = field(default_factory=list)
-    waiting: list[tuple[Proposal, list[Pick]]] = field(default_factory=list)
-    size: int = 0
-
-    def has_room(self, proposal: Proposal) -> bool:
-        """Return whether *proposal* may join the entry."""
-        kind = proposal.kind
-        if self.size and self.size + proposal.size_bytes > GROUP_COMMIT_SIZE_MAX_BYTES:
-            return False
-        if self.commands and ALONE & {kind, self.commands[-1][0]}:
-            return False
-        return kind not in TIMING or not any(
-            other in TIMING and CommandKind.FIRE in {kind, other} for other, _ in self.commands
-        )
-
-    def add(self, proposal: Proposal, payload: Parts, picks: list[Pick]) -> None:
-        """Add a proposal."""
-        self.commands.append((proposal.kind, payload))
-        self.waiting.append((proposal, picks))
-        self.size += max(proposal.size_bytes, sum(map(len, payload)))
 
 
 class Proposer:
@@ -132,14 +68,13 @@ class Proposer:
         may_propose: Callable[[], bool] = lambda: True,
         read_message_groups: ReadMessageGroups = no_message_groups,
     ) -> None:
-        """*clocks*: the range of the members' wall clocks. *expected_ms*: see `start_clock`.
-        *read_message_groups*: for ordered receives. *may_propose*: whether the followers keep up.
+        """*clocks*, *expected_ms*: see LeadingClock. *read_message_groups*: for ordered receives.
+        *may_propose*: whether the followers keep up.
         """
         self._broker_group, self._node = broker_group, node
         self._state, self._read_queue = state, read_queue
         self._propose, self._is_serving, self._leader = propose, is_serving, leader
-        self._mono_ms, self._clocks, self._call_soon = mono_ms, clocks, call_soon
-        self._expected_ms, self._may_propose = expected_ms, may_propose
+        self._mono_ms, self._call_soon, self._may_propose = mono_ms, call_soon, may_propose
         self._read_message_groups = read_message_groups
         self._is_held = False
         self._pending: deque[Proposal] = deque()
@@ -148,10 +83,16 @@ class Proposer:
         # Of both.
         self._pending_size = 0
         self._flight: Flight | None = None
-        self._clock: LogicalClock | None = None
-        # Since when this node has wanted to start its clock (ms, monotonic).
-        self._clock_due_ms: int | None = None
+        self._clock = LeadingClock(
+            applied_ms=lambda: state().now_ms,
+            mono_ms=mono_ms,
+            clocks=clocks,
+            expected_ms=expected_ms,
+            is_serving=is_serving,
+        )
         self._due = False
+        # Sends the answers of this turn of the loop now, not at its end.
+        self.flush_answers: Callable[[], None] = lambda: None
         self.entries = 0
         # Requests that were refused with `overloaded`, by the budget that was used up.
         self.refused: Counter[str] = Counter()
@@ -205,15 +146,35 @@ class Proposer:
             if self.has_clock() and state.is_due(self.now_ms()):
                 self._launch([], [])
 
+    def decided(self, index: int, term: int, applied: Applied) -> None:
+        """Answer the proposals that need nothing of the store, at once.
+
+        The entry is applied and the store does not have its messages yet. `applied` follows in the
+        same turn of the loop, so no later request can miss them.
+        """
+        flight = self._flight
+        if flight is None or (index, term) != (flight.index, flight.term):
+            return
+        for number, ((proposal, _), verdict) in enumerate(zip(flight.waiting, applied.verdicts, strict=True)):
+            if not isinstance(verdict, TernError) and proposal.is_early(verdict):
+                flight.answered.add(number)
+                self._answer(proposal, verdict, [])
+        if flight.answered:
+            self.flush_answers()
+
     def applied(self, index: int, term: int, applied: Applied) -> None:
-        """Answer the proposals of the applied entry."""
+        """Answer the proposals of the applied entry that are not answered yet."""
         flight = self._flight
         if flight is None or index < flight.index:
             return
         self._flight = None
         if (index, term) == (flight.index, flight.term):
-            told = zip(flight.waiting, applied.verdicts, strict=True)
-            self._answer_all((proposal, verdict, picks) for (proposal, picks), verdict in told)
+            told = enumerate(zip(flight.waiting, applied.verdicts, strict=True))
+            self._answer_all(
+                (proposal, verdict, picks)
+                for number, ((proposal, picks), verdict) in told
+                if number not in flight.answered
+            )
         else:  # another leader's entry took its place: ours is gone for good
             self._answer_all((proposal, self._not_leader(), []) for proposal, _ in flight.waiting)
         if self.waiting:
@@ -221,7 +182,7 @@ class Proposer:
 
     def role_changed(self) -> None:
         """Start the clock anew. Without leadership, refuse the waiting proposals."""
-        self._clock = self._clock_due_ms = None
+        self._clock.stop()
         if self._is_serving():
             return
         flight, self._flight = self._flight, None
@@ -251,7 +212,7 @@ class Proposer:
         if not self._may_propose() or not self.has_clock():
             self._is_held = True
             return
-        entry = _Entry(self.now_ms())
+        entry = GatheredEntry(self.now_ms())
         picker = FilteredPicker(self._state(), self._read_queue)
         fifo_picker = FifoPicker(self._state(), self._read_queue, self._read_message_groups)
         while self._pending and entry.has_room(self._pending[0]):
@@ -273,7 +234,7 @@ class Proposer:
         elif self.waiting:
             self._soon()
 
-    def _gather(self, proposal: Proposal, entry: _Entry, picker: Picker, fifo_picker: FifoPicker) -> bool:
+    def _gather(self, proposal: Proposal, entry: GatheredEntry, picker: Picker, fifo_picker: FifoPicker) -> bool:
         """Put *proposal* into *entry*, or answer it; False if it must wait for the next entry."""
         try:
             found = self._payload(proposal, entry.now_ms, picker, fifo_picker)
@@ -365,26 +326,11 @@ class Proposer:
 
     def now_ms(self) -> int:
         """Return the group's time, which advances without requests, as far as it is known here."""
-        applied_ms = self._state().now_ms
-        if not self.has_clock() or self._clock is None:
-            return max(applied_ms, self._expected_ms() or 0)
-        return self._clock.advance(applied_ms, self._mono_ms(), self._clocks())
+        return self._clock.now_ms()
 
     def has_clock(self) -> bool:
         """Return whether this leader has a clock; until then it proposes nothing."""
-        if self._clock is not None:
-            return True
-        if not self._is_serving():
-            return False
-        applied_ms, mono_ms, clocks = self._state().now_ms, self._mono_ms(), self._clocks()
-        if self._clock_due_ms is None:
-            self._clock_due_ms = mono_ms
-        if (expected_ms := self._expected_ms()) is None and not may_start(applied_ms, clocks):
-            is_over = mono_ms - self._clock_due_ms >= CLOCK_WAIT_MAX_MS
-            if clocks is UNKNOWN or not is_over:
-                return False
-        self._clock = start_clock(applied_ms, mono_ms, clocks, expected_ms)
-        return True
+        return self._clock.is_running()
 
     def _refusal(self, error: OSError) -> TernError:
         return lack_of(error, node=self._node, broker_group=self._broker_group)

@@ -138,6 +138,7 @@ class _Node:
         notices = LeadershipNotices(config.node, lambda: (engine.raft.term, engine.raft.is_serving))
         engine.on_role.append(notices.role_changed)
         self._server = _link_server(config, key, tls, dispatcher, notices, gauge)
+        engine.proposer.flush_answers = self._server.flush
         self._http = HttpLoop(
             config,
             sock,

@@ -246,14 +246,14 @@ class World:
 
     def _require_no_lag(self, node: BrokerNode, run_ms: int) -> None:
         """Where all clocks are right, a leader's time is the true one: what it lags behind is missing when the next leader asks the clocks."""
-        proposer = node.engine.proposer
-        clock = proposer._clock
+        leading = node.engine.proposer._clock
+        clock = leading.clock
         if clock is None or not node.engine.raft.is_serving or set(self.swarm.kinds) & CLOCK_KINDS:
             return
         # Where one is no clock and another member is silent, nobody knows which of two is right, and no time is the safe one.
         if any(abs(machine.clock.wall_offset_ms) > JUMP_MS for machine in self.machines.values()):
             return
-        behind_ms = EPOCH_MS + run_ms - (clock.now_ms + proposer._mono_ms() - clock.mono_ms)
+        behind_ms = EPOCH_MS + run_ms - (clock.now_ms + leading.mono_ms() - clock.mono_ms)
         if behind_ms > GROUP_TIME_BEHIND_MAX_MS:
             self.violate("group_time", f"{node.name}: the group's time is {behind_ms} ms behind the true one")
 

@@ -101,4 +101,7 @@ def _is_good(seed: int) -> bool:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    # A spawned process does not import a package's `__main__`: what runs there has its real name.
+    from tests.sim.planted.__main__ import main as run
+
+    sys.exit(run())

@@ -2,7 +2,10 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import replace
 from typing import Any
+
+import numpy as np
 
 from tern_broker import group_time
 from tern_broker.core import appending
@@ -12,12 +15,14 @@ from tern_broker.core.delivery.fifo import FifoDelivery
 from tern_broker.core.delivery.lease import Lease
 from tern_broker.core.delivery.leasing import Leasing
 from tern_broker.core.delivery.offsets import Offsets
+from tern_broker.core.delivery.settles import Settles
 from tern_broker.core.machine import StateMachine
 from tern_broker.core.sending import idempotency
 from tern_broker.core.sending.idempotency import KeyTable
 from tern_broker.core.sending.sending import SendApplier
 from tern_broker.core.topics import Names
 from tern_broker.engine import Engine
+from tern_broker.leading_clock import LeadingClock
 from tern_broker.proposer import Proposer
 from tern_broker.upkeep import comparer
 from tern_store import EntryKind
@@ -137,12 +142,12 @@ def _time_goes_back() -> Any:
         self.now_ms = 0
         return original(self, body, position, index, **options)
 
-    def now_ms(self: Proposer) -> int:
+    def now_ms(self: LeadingClock) -> int:
         return self._clocks().low_ms
 
     original = StateMachine.apply
     return changed(
-        (StateMachine, "apply", apply), (Proposer, "now_ms", now_ms), (group_time, "range_of", _own_clock_alone)
+        (StateMachine, "apply", apply), (LeadingClock, "now_ms", now_ms), (group_time, "range_of", _own_clock_alone)
     )
 
 
@@ -183,6 +188,33 @@ def _unknown_means_refused() -> Any:
     return changed((Proposer, "role_changed", role_changed))
 
 
+def _answer_the_next() -> Any:
+    """Of the sends of one entry each gets the verdict of the next, if it has as many rows."""
+    original = Proposer.decided
+
+    def decided(self: Proposer, index: int, term: int, applied: Any) -> None:
+        verdicts = applied.verdicts
+        rows = {len(verdict) for verdict in verdicts if isinstance(verdict, np.ndarray)}
+        if len(verdicts) > 1 and len(rows) == 1 and all(isinstance(verdict, np.ndarray) for verdict in verdicts):
+            applied = replace(applied, verdicts=[*verdicts[1:], verdicts[0]])
+        original(self, index, term, applied)
+
+    return changed((Proposer, "decided", decided))
+
+
+def _ack_one_more() -> Any:
+    """A run of acks settles the message behind it, too."""
+    original = Settles._take_runs
+
+    def take_runs(self: Settles, rows: Any, acks: dict[int, list[Any]]) -> list[int]:
+        left = original(self, rows, acks)
+        for ack in acks.values():
+            ack[2] |= ack[2] << 1 & (1 << ack[1].count) - 1
+        return left
+
+    return changed((Settles, "_take_runs", take_runs))
+
+
 @contextmanager
 def _with(fault: MemoryFault, rule: AbstractContextManager[None]) -> Iterator[None]:
     with ExitStack() as stack:
@@ -212,6 +244,8 @@ BROKER = (
     PlantedBug("drop_lease", "a lease that nobody holds", ("leases", "offsets"), _drop_lease),
     PlantedBug("early_expiry", "leases end before their deadline", ("leases",), _early_expiry),
     PlantedBug("forget_ack", "an ack is forgotten", ("redelivery", "offsets"), _forget_ack),
+    PlantedBug("ack_one_more", "acks settle more than they say", ("offsets", "lost"), _ack_one_more),
+    PlantedBug("answer_the_next", "answers of one entry are mixed up", ("lost", "send_order"), _answer_the_next),
     PlantedBug("commit_one_more", "commits skip a message", ("offsets",), _commit_one_more),
     PlantedBug("ignore_expected", "a swap that is none", ("offsets",), _ignore_expected),
     PlantedBug("own_clock_in_apply", "time is not replicated", ("state_digest", "leases"), _own_clock_in_apply),

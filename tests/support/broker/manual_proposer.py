@@ -6,7 +6,8 @@ from typing import Any
 from tern_broker.core.applied import Applied
 from tern_broker.core.clock import range_of
 from tern_broker.core.delivery.picking import Look, ReceiveRequest
-from tern_broker.proposer import Proposal, Proposer
+from tern_broker.proposal import Proposal
+from tern_broker.proposer import Proposer
 from tern_wire.link.commands import CommandKind
 from tests.support.broker.entries import Log, send_payload
 

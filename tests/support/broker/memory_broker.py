@@ -23,7 +23,7 @@ from tern_broker.config import BrokerConfig
 from tern_broker.core.topics import Topic
 from tern_broker.engine import Engine
 from tern_broker.link.dispatcher import LinkDispatcher
-from tern_broker.proposer import Proposal
+from tern_broker.proposal import Proposal
 from tern_broker.waiting.leadership_notices import LeadershipNotices
 from tern_raft import RaftConfig
 from tern_remoting import Frame, Link, LinkServer

@@ -12,7 +12,8 @@ from tern_broker.core import StateMachine, saving
 from tern_broker.core.applied import Applied
 from tern_broker.core.clock import range_of
 from tern_broker.core.delivery.picking import ReceiveRequest
-from tern_broker.proposer import Proposal, Proposer
+from tern_broker.proposal import Proposal
+from tern_broker.proposer import Proposer
 from tern_broker.upkeep.timer_delivery import TimerDelivery, apply_timers, recall_payload
 from tern_broker.upkeep.topic_files import drop_topics
 from tern_broker.upkeep.trimmer import Trimmer

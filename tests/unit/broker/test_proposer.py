@@ -9,12 +9,13 @@ import pytest
 
 from tern_broker.core.applied import Applied
 from tern_broker.core.delivery.picking import Look
-from tern_broker.proposer import Proposal
+from tern_broker.proposal import Proposal
 from tern_store import LogRot
 from tern_wire.errors import DiskFull, NodeLacks, NotLeader, OutcomeUnknown, Overloaded, TernError
 from tern_wire.limits import GROUP_COMMIT_SIZE_MAX_BYTES, PROPOSALS_MAX
 from tern_wire.link.commands import CommandKind, read_entry
 from tern_wire.link.requests import Parts
+from tests.support.broker.entries import send_payload
 from tests.support.broker.manual_proposer import ManualProposer
 
 YEAR_MS = 365 * 86_400_000
@@ -301,3 +302,59 @@ def test_a_leader_that_has_followed_the_group_does_not_wait() -> None:
     manual.send()
     manual.turn()
     assert read_entry(memoryview(manual.proposed[-1][2]))[0] == 9_000
+
+
+def test_what_needs_nothing_of_the_store_is_answered_before_it_has_the_messages() -> None:
+    """Once each: early verdicts before `applied`, the others with it. Errors, other entries and terms are never early."""
+    manual = ManualProposer()
+    told: list[str] = []
+
+    def submit(name: str, *, is_early: bool, topic: int) -> None:
+        payload = send_payload((topic, 0, b"m", b""))
+        proposal = Proposal(
+            CommandKind.SEND, 100, lambda *_: told.append(name), build=lambda _: [payload], is_early=lambda _: is_early
+        )
+        manual.proposer.submit(proposal)
+
+    submit("early", is_early=True, topic=manual.topic)
+    submit("late", is_early=False, topic=manual.topic)
+    manual.proposer.submit(
+        Proposal(
+            CommandKind.ALTER_TOPIC, 1, lambda *_: told.append("error"), build=lambda _: [b"?"], is_early=lambda _: True
+        )
+    )
+    manual.turn()
+    index, term, body = manual.proposed[-1]
+    applied = manual.log.state.apply(memoryview(body), manual.log.position, 1)
+    manual.proposer.flush_answers = lambda: told.append("flushed")
+    for other in ((index - 1, term), (index, term + 1)):
+        manual.proposer.decided(*other, applied)
+    assert not told
+    manual.proposer.decided(index, term, applied)
+    assert told == ["early", "flushed"]
+    manual.proposer.applied(index, term, applied)
+    assert told == ["early", "flushed", "late", "error"]
+    manual.proposer.applied(index, term, applied)
+    manual.proposer.decided(index, term, applied)
+    assert told == ["early", "flushed", "late", "error"]
+
+
+def test_an_early_answer_that_raises_keeps_no_other_waiting() -> None:
+    """It is refused, as any answer that raises, and the others get theirs."""
+    manual = ManualProposer()
+    told: list[object] = []
+
+    def fail(verdict: object, _: object) -> None:
+        told.append(verdict)
+        if not isinstance(verdict, TernError):
+            raise ZeroDivisionError
+
+    payload = send_payload((manual.topic, 0, b"m", b""))
+    for done in (fail, lambda *_: told.append("good")):
+        manual.proposer.submit(
+            Proposal(CommandKind.SEND, 100, done, build=lambda _: [payload], is_early=lambda _: True)
+        )
+    manual.turn()
+    index, term, body = manual.proposed[-1]
+    manual.proposer.decided(index, term, manual.log.state.apply(memoryview(body), manual.log.position, 1))
+    assert [type(each).__name__ for each in told] == ["ndarray", "TernError", "str"]

@@ -2,6 +2,7 @@
 for every reader.
 """
 
+import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
@@ -12,6 +13,7 @@ import numpy.typing as npt
 
 from tern_broker.core.machine import StateMachine
 from tern_broker.core.sending.sending import keys_of
+from tern_wire.array_thresholds import CHECKED_ROWS_ONE_BY_ONE_MAX
 from tern_wire.errors import LinkBodyMalformed, Overloaded, PropertyConflictsWithType
 from tern_wire.limits import CHECK_AFTER_MAX_MS, ENTRY_SIZE_MAX_BYTES, IDEMPOTENCY_TABLES_WAITING_MAX
 from tern_wire.link.commands import SEND_HEAD
@@ -23,6 +25,8 @@ from tern_wire.link.rows import (
     FLAG_SAME_TRANSACTION,
     FLAGS,
     NO_PRODUCER_GROUP,
+    PLAIN_FLAGS,
+    SEND_ROW,
     SEND_ROWS,
     TOO_MANY_OPEN,
     message_group_hash,
@@ -30,7 +34,7 @@ from tern_wire.link.rows import (
 from tern_wire.link.sends import Send
 from tern_wire.records.columns import is_whole
 from tern_wire.records.java_hashes import tag_hash
-from tern_wire.records.layout import OVERHEAD_SIZE_BYTES
+from tern_wire.records.layout import MAGIC, OVERHEAD_SIZE_BYTES
 from tern_wire.records.properties import DELIVER_MS, MESSAGE_GROUP, PRODUCER_GROUP, TAGS, TRANSACTIONAL
 from tern_wire.records.read import decode_record
 from tern_wire.records.write import fill_queues, stamp_stored
@@ -43,6 +47,8 @@ UNKNOWN_PRODUCER_GROUP_ID = 0
 FindKeys = Callable[[bytes], dict[int, Receipt]]
 # Leaves room for the heads of the entry and the command.
 SEND_SIZE_MAX_BYTES = ENTRY_SIZE_MAX_BYTES - 4096
+_SIZE_AND_MAGIC = struct.Struct(">II")
+_NO_ROWS, _NO_GROUPS = np.zeros(0, np.intp), np.zeros(0, np.uint32)
 
 
 @dataclass(slots=True)
@@ -56,6 +62,8 @@ class CheckedSend:
     # built.
     state: StateMachine
     producer_groups: list[str] = field(default_factory=list)
+    # The flags that any row may have.
+    flags: int = FLAGS
     # Places of producer groups that must begin no transaction, since their namespace has used up
     # its share.
     full_groups: frozenset[int] = frozenset()
@@ -66,9 +74,12 @@ class CheckedSend:
     half_groups: npt.NDArray[np.uint32] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.keyed = (self.rows["flags"] & FLAG_KEYED).nonzero()[0]
-        self.half = (self.rows["flags"] & FLAG_HALF).nonzero()[0]
-        self.half_groups = self.rows["producer_group"][self.half]
+        self.keyed, self.half, self.half_groups = _NO_ROWS, _NO_ROWS, _NO_GROUPS
+        if self.flags & FLAG_KEYED:
+            self.keyed = (self.rows["flags"] & FLAG_KEYED).nonzero()[0]
+        if self.flags & FLAG_HALF:
+            self.half = (self.rows["flags"] & FLAG_HALF).nonzero()[0]
+            self.half_groups = self.rows["producer_group"][self.half]
 
     @property
     def size_bytes(self) -> int:
@@ -142,33 +153,64 @@ def check_send(request: Send, raw: memoryview, state: StateMachine, rng: Random)
     records_at = count * SEND_ROWS.itemsize
     if not count > 0 or records_at >= len(raw) or len(raw) > SEND_SIZE_MAX_BYTES:
         raise LinkBodyMalformed(reason=f"SEND of {count} rows in {len(raw)} bytes")
-    rows = np.frombuffer(raw, SEND_ROWS, count).copy()
+    known = state.names.topics
+    ids = [known[name].topic_id if name in known else UNKNOWN_TOPIC_ID for name in topics]
+    rows = np.frombuffer(bytearray(raw[:records_at]), SEND_ROWS)
     records = bytearray(raw[records_at:])
+    number = rng.randrange(count)
+    if count <= CHECKED_ROWS_ONE_BY_ONE_MAX and (few := _check_few(raw[:records_at], records, len(topics))) is not None:
+        starts, flags = np.array(few[0]), few[1]
+    else:
+        starts, flags = _check_all(rows, records, len(topics), len(producer_groups))
+    _check_one(SEND_ROW.unpack_from(raw, number * SEND_ROW.size), records, int(starts[number]), request, number)
+    rows["topic"] = ids[0] if len(ids) == 1 else np.array(ids, "<u4")[rows["topic"]]
+    send = CheckedSend(rows, records, starts, state, producer_groups, flags)
+    if send.size_bytes > SEND_SIZE_MAX_BYTES:
+        raise LinkBodyMalformed(reason=f"SEND of {count} rows in {len(raw)} bytes, with {len(send.keyed)} keys")
+    return send
+
+
+def _check_few(rows: memoryview, records: bytearray, topics: int) -> tuple[list[int], int] | None:
+    """Check a few rows without arrays, which cost the same for one as for fifty.
+
+    Return the starts of the records, and all flags together. None: the arrays check them, because a
+    row is not plain or not valid.
+    """
+    starts: list[int] = []
+    at, end, flags = 0, len(records), 0
+    for size, topic, queue, row_flags, _, _, producer_group, _, _, message_group in SEND_ROW.iter_unpack(rows):
+        if topic >= topics or row_flags & ~PLAIN_FLAGS or producer_group or (message_group and queue):
+            return None
+        is_there = size >= OVERHEAD_SIZE_BYTES and at + size <= end
+        if not is_there or _SIZE_AND_MAGIC.unpack_from(records, at) != (size, MAGIC):
+            return None
+        flags |= row_flags
+        starts.append(at)
+        at += size
+    return (starts, flags) if at == end else None
+
+
+def _check_all(
+    rows: npt.NDArray[Any], records: bytearray, topics: int, producer_groups: int
+) -> tuple[npt.NDArray[np.int64], int]:
+    """Check any number of rows; return the starts of the records, and all flags together.
+
+    Raise LinkBodyMalformed, PropertyConflictsWithType.
+    """
     sizes = rows["size"].astype(np.int64)
     ends = sizes.cumsum()
-    if (
-        int(ends[-1]) != len(records)
-        or int(sizes.min()) < OVERHEAD_SIZE_BYTES
-        or int(rows["topic"].max()) >= len(topics)
-    ):
+    if int(ends[-1]) != len(records) or int(sizes.min()) < OVERHEAD_SIZE_BYTES or int(rows["topic"].max()) >= topics:
         raise LinkBodyMalformed(reason="SEND rows do not describe their records")
     starts = ends - sizes
     if not is_whole(records, starts, sizes):
         raise LinkBodyMalformed(reason="a SEND record without RocketMQ's magic, or of another size than its row")
     if int(rows["flags"].max()) > FLAG_KEYED or rows["producer_group"].any():
-        _check_halves(rows, len(producer_groups))
-    _check_one(rows, records, starts, topics, producer_groups, rng.randrange(count))
+        _check_halves(rows, producer_groups)
     if ((rows["message_group"] != 0) & (rows["queue"] != 0)).any():
         raise PropertyConflictsWithType(
             reason="A message group has its own queue, so no queue can be named", pointer="/queue"
         )
-    known = state.names.topics
-    ids = np.array([known[name].topic_id if name in known else UNKNOWN_TOPIC_ID for name in topics], "<u4")
-    rows["topic"] = ids[rows["topic"]]
-    send = CheckedSend(rows, records, starts, state, producer_groups)
-    if send.size_bytes > SEND_SIZE_MAX_BYTES:
-        raise LinkBodyMalformed(reason=f"SEND of {count} rows in {len(raw)} bytes, with {len(send.keyed)} keys")
-    return send
+    return starts, int(np.bitwise_or.reduce(rows["flags"]))
 
 
 def _check_halves(rows: npt.NDArray[Any], producer_groups: int) -> None:
@@ -188,37 +230,31 @@ def _check_halves(rows: npt.NDArray[Any], producer_groups: int) -> None:
         raise LinkBodyMalformed(reason=f"SEND row {int(np.argmax(is_wrong))} is not a valid half message")
 
 
-def _check_one(
-    rows: npt.NDArray[Any],
-    records: bytearray,
-    starts: npt.NDArray[np.int64],
-    topics: list[str],
-    producer_groups: list[str],
-    number: int,
-) -> None:
+def _check_one(row: tuple[Any, ...], records: bytearray, start: int, request: Send, number: int) -> None:
     """Derive one record's row again: a proxy whose rows disagree with its records is detected
     within a few entries.
     """
-    row, record = rows[number], decode_record(records, int(starts[number]))
+    size, topic, queue, flags, tag_code, crc, producer_group, _, row_deliver_ms, message_group_code = row
+    record = decode_record(records, start)
     tag = record.properties.get(TAGS, "")
     message_group = record.properties.get(MESSAGE_GROUP, "")
     deliver_ms = int(record.properties.get(DELIVER_MS, 0))
-    if row["flags"] & FLAG_HALF:
+    if flags & FLAG_HALF:
         is_as_said = (
             not deliver_ms
             and record.properties.get(TRANSACTIONAL) == "true"
-            and record.properties.get(PRODUCER_GROUP) == producer_groups[row["producer_group"]]
+            and record.properties.get(PRODUCER_GROUP) == request.producer_groups[producer_group]
         )
     else:
-        is_as_said = deliver_ms == row["deliver_ms"]
+        is_as_said = deliver_ms == row_deliver_ms
     is_true = (
-        record.size_bytes == row["size"]
-        and record.topic == topics[row["topic"]]
-        and record.queue == row["queue"]
-        and record.body_crc == row["crc"]
-        and (tag_hash(tag) if tag else 0) == row["tag"]
+        record.size_bytes == size
+        and record.topic == request.topics[topic]
+        and record.queue == queue
+        and record.body_crc == crc
+        and (tag_hash(tag) if tag else 0) == tag_code
         and is_as_said
-        and (message_group_hash(message_group.encode()) if message_group else 0) == row["message_group"]
+        and (message_group_hash(message_group.encode()) if message_group else 0) == message_group_code
     )
     if not is_true:
         raise LinkBodyMalformed(reason=f"SEND row {number} does not describe its record")

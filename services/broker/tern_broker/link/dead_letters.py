@@ -17,7 +17,7 @@ from tern_broker.core.delivery.picking import Pick
 from tern_broker.core.topics import Topic
 from tern_broker.engine import Engine
 from tern_broker.link.requests import Handler, Requests, handler
-from tern_broker.proposer import Proposal
+from tern_broker.proposal import Proposal
 from tern_broker.reading.dead_letter_reader import DeadLetterReader, Letter
 from tern_broker.upkeep.dead_letter_mover import DeadLetterMover
 from tern_broker.upkeep.redriver import Redriver

@@ -12,7 +12,7 @@ from tern_broker.engine import Engine
 from tern_broker.link.checked_send import CheckedSend, check_send
 from tern_broker.link.requests import Handler, Requests, handler
 from tern_broker.link.sends import SendRequests
-from tern_broker.proposer import Proposal
+from tern_broker.proposal import Proposal
 from tern_remoting import Link
 from tern_wire.errors import DiskFull, LinkBodyMalformed, TernError, UpgradeUnfinished
 from tern_wire.limits_publications import STAGES_SHOWN_MAX

@@ -17,7 +17,7 @@ from tern_broker.engine import Engine
 from tern_broker.link.answer_sizes import AnswerSizes
 from tern_broker.link.repeated_receives import RepeatedReceives
 from tern_broker.link.requests import Handler, Requests, bounded, flow_of, handler, kept_to
-from tern_broker.proposer import Proposal
+from tern_broker.proposal import Proposal
 from tern_broker.waiting.filter_scan import compiled, compiled_text, look_with
 from tern_broker.waiting.waiters import Waiters
 from tern_remoting import Link, problem_of

@@ -14,7 +14,7 @@ from tern_broker.core.delivery.picking import Pick
 from tern_broker.core.topics import Group, Topic
 from tern_broker.engine import Engine
 from tern_broker.fatal_stop import DAMAGE
-from tern_broker.proposer import Proposal
+from tern_broker.proposal import Proposal
 from tern_broker.waiting.completion import lack_of
 from tern_remoting import Link, problem_of
 from tern_store import StoreError

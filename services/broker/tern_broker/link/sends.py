@@ -11,7 +11,7 @@ from tern_broker.core.unread import held_by
 from tern_broker.engine import Engine
 from tern_broker.link.checked_send import check_send
 from tern_broker.link.requests import Handler, Requests, handler
-from tern_broker.proposer import Proposal
+from tern_broker.proposal import Proposal
 from tern_broker.upkeep.transaction_shares import TransactionShares
 from tern_remoting import Link
 from tern_store import StoreError
@@ -25,6 +25,13 @@ from tern_wire.records.read import Record
 
 # Statuses of rows whose message was stored by an earlier send.
 _REPEATED = frozenset({REPLAYED, SCHEDULED_BEFORE, PREPARED_BEFORE})
+
+
+def _has_no_repeats(verdicts: Any) -> bool:
+    """Return whether no row's receipt is read from the store: an earlier row of the same entry may
+    have stored the message.
+    """
+    return _REPEATED.isdisjoint(verdicts["status"].tolist())
 
 
 class SendRequests(Requests):
@@ -71,6 +78,7 @@ class SendRequests(Requests):
                 send.size_bytes,
                 done,
                 build=lambda now_ms: send.payload(now_ms, self._host, sent_keys.find),
+                is_early=_has_no_repeats,
             )
         )
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from tern_broker.core.delivery.picking import Pick
 from tern_broker.link.requests import Handler, Requests, handler
-from tern_broker.proposer import Proposal
+from tern_broker.proposal import Proposal
 from tern_broker.upkeep.timer_delivery import recall_payload
 from tern_remoting import Link
 from tern_store.timers.buckets import TimerRows

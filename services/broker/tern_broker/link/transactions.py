@@ -24,7 +24,7 @@ from tern_broker.core.transactions.requests import ClaimRequest, read_claim, rea
 from tern_broker.core.transactions.views import claimed_checks, describe_transaction, list_transactions
 from tern_broker.engine import Engine
 from tern_broker.link.requests import Handler, Requests, handler
-from tern_broker.proposer import Done, Proposal
+from tern_broker.proposal import Done, Proposal
 from tern_broker.waiting.check_waiters import CheckWaiter, CheckWaiters
 from tern_remoting import Link
 from tern_store import StoreError

@@ -13,7 +13,8 @@ from typing import Any
 from tern_broker.core.applied import Applied
 from tern_broker.core.delivery.picking import Pick
 from tern_broker.core.machine import StateMachine
-from tern_broker.proposer import Proposal, Proposer
+from tern_broker.proposal import Proposal
+from tern_broker.proposer import Proposer
 from tern_broker.reading.dead_letter_reader import BURIED_MAX, DeadLetterReader
 from tern_wire.errors import TernError
 from tern_wire.link.commands import CommandKind

@@ -12,7 +12,8 @@ import numpy as np
 from tern_broker.core.delivery.picking import Pick
 from tern_broker.core.machine import StateMachine
 from tern_broker.core.transactions.open_transactions import read_messages
-from tern_broker.proposer import Proposal, Proposer
+from tern_broker.proposal import Proposal
+from tern_broker.proposer import Proposer
 from tern_wire.errors import TernError
 from tern_wire.limits_publications import PUBLISHED_KEYS_STEP_SIZE_BYTES
 from tern_wire.link.codec import encode_msgpack

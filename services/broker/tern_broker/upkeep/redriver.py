@@ -12,7 +12,8 @@ from tern_broker.core.dead_topics import NOTES
 from tern_broker.core.delivery.fifo import FifoDelivery
 from tern_broker.core.delivery.picking import Pick
 from tern_broker.core.machine import StateMachine
-from tern_broker.proposer import Proposal, Proposer
+from tern_broker.proposal import Proposal
+from tern_broker.proposer import Proposer
 from tern_broker.reading.dead_letter_reader import DeadLetterReader, Letter
 from tern_wire.dead_letters import RUNNING
 from tern_wire.errors import TernError

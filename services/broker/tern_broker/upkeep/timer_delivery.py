@@ -13,7 +13,8 @@ from typing import Any
 from tern_broker.core.applied import Applied
 from tern_broker.core.delivery.picking import Pick
 from tern_broker.core.topics import Names, Topic
-from tern_broker.proposer import Proposal, Proposer
+from tern_broker.proposal import Proposal
+from tern_broker.proposer import Proposer
 from tern_store import Store, StoredEntry
 from tern_store.delayed import fire, recall, schedule
 from tern_wire.errors import NotLeader, OutcomeUnknown, TernError

@@ -27,7 +27,8 @@ from tern_broker.core.feature_level import READ_LEASES_LEVEL
 from tern_broker.core.machine import StateMachine
 from tern_broker.core.trimming import NO_TRIM
 from tern_broker.core.unread import Holder, Spared, holder_of, spare_unread
-from tern_broker.proposer import Proposal, Proposer
+from tern_broker.proposal import Proposal
+from tern_broker.proposer import Proposer
 from tern_broker.upkeep.leased_segments import LeasedSegments
 from tern_store import Store
 from tern_store.needed_records import Needed, find_needed

@@ -2,7 +2,9 @@
 becomes the next request.
 
 An idle lane sends at once (at the end of the event loop's turn, so that simultaneous arrivals
-travel together); a busy lane turns single sends into batches. A flight is one such batch. After a
+travel together); a busy lane turns single sends into batches. A flight is one such batch. One that
+is full leaves in the middle of a turn, so that the brokers store it while the proxy reads the
+requests behind it. After a
 flight of several pieces the next one gathers as many: the clients that were just answered send
 again one after the other, and the first of them would otherwise leave alone. It waits for them for
 a part of the last flight's time at most, so a lane with one client never waits. Owner of all state:
@@ -18,7 +20,7 @@ import struct
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Generic, Protocol, TypeVar
+from typing import ClassVar, Generic, Protocol, TypeVar
 
 import msgspec
 import numpy as np
@@ -29,6 +31,7 @@ from tern_proxy.core.sending.results import Outcome, failed
 from tern_proxy.core.transactions.ends import Ended, EndParcel, read_ended
 from tern_remoting import problem_of
 from tern_routing import GroupLink
+from tern_tasks import begin
 from tern_wire.errors import LinkReplyMalformed, OutcomeUnknown, TernError
 from tern_wire.limits import APPEND_DEADLINE_MS, LANE_SIZE_MAX_BYTES
 from tern_wire.link.checks import EndTransactions
@@ -42,6 +45,8 @@ LANES_IN_FLIGHT = 2
 # both changes nothing; the figures are in DESIGN.md.
 GATHER_SHARE = 0.5
 GATHER_MAX_S = 0.005
+# Pieces of a flight that is worth an entry of its own although all of them could share one.
+HALF_FLIGHT_PIECES = 24
 _VERDICT = struct.Struct("<IIq")
 
 
@@ -61,16 +66,22 @@ class Lane(Generic[C, R]):
     Subclasses define the request of a flight and the results of its cargo.
     """
 
+    # Whether a flight leaves at once, not at the end of the loop's turn.
+    is_urgent: ClassVar = False
+
     def __init__(self, link: GroupLink) -> None:
         self.link = link
         self._waiting: deque[tuple[C, asyncio.Future[R]]] = deque()
         self._in_flight = 0
         self._is_scheduled = False
         # Pieces that the next flight gathers, until when (the loop's time, s), and its timer.
-        self._gather_pieces = 0
+        self._gather_pieces = 0.0
         self._gather_until_s = -math.inf
         self._gathering: asyncio.TimerHandle | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._flying: set[asyncio.Future[None]] = set()
+        # Pieces in these flights, and how many make a flight that waits for nothing more.
+        self._pieces_in_flight = 0
+        self._full_pieces = math.inf
         # For metrics: flights so far and the pieces of cargo in them.
         self.flights = 0
         self.carried = 0
@@ -93,9 +104,11 @@ class Lane(Generic[C, R]):
         has_room = self._in_flight < LANES_IN_FLIGHT
         if not has_room or self.submitted_at_s < self._gather_until_s:
             self.crowded_at_s = self.submitted_at_s
-        if has_room and not self._is_scheduled:
+        if has_room and len(self._waiting) >= self._full_pieces:
+            self._start()
+        elif has_room and not self._is_scheduled:
             self._is_scheduled = True
-            loop.call_soon(self._start)
+            loop.call_soon(self._end_of_turn)
         return future
 
     @property
@@ -103,8 +116,11 @@ class Lane(Generic[C, R]):
         """Number of pieces that wait for a flight."""
         return len(self._waiting)
 
-    def _start(self) -> None:
+    def _end_of_turn(self) -> None:
         self._is_scheduled = False
+        self._start()
+
+    def _start(self) -> None:
         loop = asyncio.get_running_loop()
         while self._waiting and self._in_flight < LANES_IN_FLIGHT:
             if len(self._waiting) < self._gather_pieces and loop.time() < self._gather_until_s:
@@ -117,11 +133,15 @@ class Lane(Generic[C, R]):
                 size += self._waiting[0][0].size_bytes
                 flight.append(self._waiting.popleft())
             self._in_flight += 1
+            self._pieces_in_flight += len(flight)
             self.flights += 1
             self.carried += len(flight)
-            task = asyncio.create_task(self._fly(flight))
-            self._tasks.add(task)
-            task.add_done_callback(partial(self._landed, len(flight), loop.time()))
+            began_s = loop.time()
+            landing = begin(self._fly(flight), loop)
+            self._flying.add(landing)
+            landing.add_done_callback(partial(self._landed, len(flight), began_s))
+            if self.is_urgent:
+                self.link.flush()
 
     def _gathered(self) -> None:
         self._gathering = None
@@ -145,10 +165,13 @@ class Lane(Generic[C, R]):
             if not future.done():
                 future.set_result(result)
 
-    def _landed(self, pieces: int, began_s: float, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
+    def _landed(self, pieces: int, began_s: float, landing: asyncio.Future[None]) -> None:
+        self._flying.discard(landing)
         now_s = asyncio.get_running_loop().time()
-        self._gather_pieces = pieces
+        half = (self._pieces_in_flight + len(self._waiting) + 1) // 2
+        self._pieces_in_flight -= pieces
+        self._full_pieces = half if half >= HALF_FLIGHT_PIECES else math.inf
+        self._gather_pieces = min(pieces, self._full_pieces)
         # A flight of one has no company to wait for.
         wait_s = min(GATHER_MAX_S, GATHER_SHARE * (now_s - began_s)) if pieces > 1 else -math.inf
         self._gather_until_s = now_s + wait_s
@@ -156,8 +179,8 @@ class Lane(Generic[C, R]):
         self.landed += 1
         self._start()
         self.on_landed()
-        if not task.cancelled():
-            task.result()
+        if not landing.cancelled():
+            landing.result()
 
     async def _carry(self, cargo: list[C], early: Callable[[int, R], None]) -> list[R]:
         """Return one result for each piece, in order. Never raise TernError.
@@ -169,6 +192,8 @@ class Lane(Generic[C, R]):
 
 class SendLane(Lane[Parcel, Outcome]):
     """Lane of sends to one broker group."""
+
+    is_urgent = True
 
     async def _carry(self, cargo: list[Parcel], early: Callable[[int, Outcome], None]) -> list[Outcome]:
         until = asyncio.get_running_loop().time() + APPEND_DEADLINE_MS / 1_000
@@ -276,7 +301,7 @@ class SettleLane(Lane[SettleParcel, bytes | TernError]):
     async def _carry(
         self, cargo: list[SettleParcel], _early: Callable[[int, bytes | TernError], None]
     ) -> list[bytes | TernError]:
-        rows = sum(len(parcel.rows) for parcel in cargo)
+        rows = sum(len(parcel.indexes) for parcel in cargo)
         packed = b"".join(row for parcel in cargo for row in parcel.rows)
         try:
             _, raw = await self.link.ask(Settle(rows=rows), [packed], is_repeatable=True)
@@ -288,8 +313,8 @@ class SettleLane(Lane[SettleParcel, bytes | TernError]):
         results: list[bytes | TernError] = []
         at = 0
         for parcel in cargo:
-            results.append(statuses[at : at + len(parcel.rows)])
-            at += len(parcel.rows)
+            results.append(statuses[at : at + len(parcel.indexes)])
+            at += len(parcel.indexes)
         return results
 
 

@@ -1,6 +1,6 @@
 """Deleted topics and the files of a real store: queues go, records stay until retention takes them, restarts and trims get along."""
 
-from tern_broker.proposer import Proposal
+from tern_broker.proposal import Proposal
 from tern_store.retention import RetentionRules
 from tern_wire.link.codec import encode_msgpack
 from tern_wire.link.commands import CommandKind

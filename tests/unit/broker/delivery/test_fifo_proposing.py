@@ -10,7 +10,8 @@ from tern_broker.core.clock import range_of
 from tern_broker.core.delivery import fifo_picking
 from tern_broker.core.delivery.fifo_picking import looked_in_vain
 from tern_broker.core.delivery.picking import Pick, ReceiveRequest
-from tern_broker.proposer import Proposal, Proposer
+from tern_broker.proposal import Proposal
+from tern_broker.proposer import Proposer
 from tern_broker.reading.message_groups import MessageGroups
 from tern_wire.link.commands import CommandKind
 from tern_wire.link.rows import QUEUE_ENTRIES, message_group_hash

@@ -9,7 +9,7 @@ import pytest
 
 from tern_broker.core.delivery.fifo_picking import looked_in_vain
 from tern_broker.core.delivery.picking import ReceiveRequest
-from tern_broker.proposer import Proposal
+from tern_broker.proposal import Proposal
 from tern_broker.waiting import filter_scan
 from tern_broker.waiting.filter_scan import compiled_text, look_with
 from tern_wire.filters import compile_filter

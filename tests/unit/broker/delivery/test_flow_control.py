@@ -5,7 +5,7 @@ import pytest
 
 from tern_broker.core.delivery import picking
 from tern_broker.core.delivery.picking import ReceiveRequest
-from tern_broker.proposer import Proposal
+from tern_broker.proposal import Proposal
 from tern_wire.errors import LimitReached, Overloaded
 from tern_wire.limits import (
     PROPOSALS_MAX,

@@ -16,7 +16,7 @@ from tern_broker.core.delivery.picking import Pick
 from tern_broker.core.topics import Group, Topic
 from tern_broker.engine import Engine
 from tern_broker.link.receives import ReceiveRequests, released_rows
-from tern_broker.proposer import Proposal
+from tern_broker.proposal import Proposal
 from tern_remoting import Link
 from tern_store import LogRot
 from tern_wire.link.receives import Receive

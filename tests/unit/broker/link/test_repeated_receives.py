@@ -10,7 +10,7 @@ from tern_broker.core.delivery.picking import ReceiveRequest
 from tern_broker.core.topics import Topic
 from tern_broker.engine import Engine
 from tern_broker.link.repeated_receives import Found, RepeatedReceives
-from tern_broker.proposer import Proposal
+from tern_broker.proposal import Proposal
 from tern_broker.reading.reader import Reader
 from tern_wire.errors import TernError
 from tern_wire.link.commands import CommandKind

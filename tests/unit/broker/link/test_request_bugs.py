@@ -11,7 +11,7 @@ from tern_broker.engine import Engine
 from tern_broker.link.dispatcher import LinkDispatcher
 from tern_broker.link.receives import ReceiveRequests
 from tern_broker.link.requests import Handler
-from tern_broker.proposer import Proposal
+from tern_broker.proposal import Proposal
 from tern_remoting import Frame
 from tern_wire.errors import LinkBodyMalformed, NotLeader
 from tern_wire.link.receives import Receive

@@ -1,15 +1,17 @@
 """What a broker refuses to propose: rows that do not describe their records."""
 
+import contextlib
 import random
 from typing import Any
 
 import pytest
 
+from tern_broker.link import checked_send
 from tern_broker.link.checked_send import UNKNOWN_TOPIC_ID, check_send
 from tern_wire.errors import LinkBodyMalformed
 from tern_wire.link.heads import read_head
 from tern_wire.link.requests import body_parts
-from tern_wire.link.rows import NO_KEY, SEND_ROW
+from tern_wire.link.rows import FLAG_HALF, NO_KEY, SEND_ROW
 from tern_wire.link.sends import Send
 from tern_wire.records.java_hashes import tag_hash
 from tern_wire.records.properties import encode_properties, system_properties
@@ -87,3 +89,52 @@ def test_a_record_without_the_magic_is_refused() -> None:
     row, record = message()
     with pytest.raises(LinkBodyMalformed):
         check(message(), (row, record[:4] + b"\0" + record[5:]), message())
+
+
+ODD = [
+    [{}],
+    [{"size": 5}],
+    [{"topic": 1}],
+    [{"queue": 2}],
+    [{"crc": 1}],
+    [{"size": 1 << 31}],
+    [{}, {"size": 10}, {}],
+    [{"tag": 99}],
+]
+
+
+@pytest.mark.parametrize("lies", ODD)
+def test_rows_checked_one_by_one_and_with_arrays_are_refused_and_taken_alike(
+    monkeypatch: pytest.MonkeyPatch, lies: list[dict[str, int]]
+) -> None:
+    """Rows, records, starts and flags, or the text of the refusal."""
+    found: list[Any] = []
+    for most in (0, 32):
+        monkeypatch.setattr(checked_send, "CHECKED_ROWS_ONE_BY_ONE_MAX", most)
+        try:
+            send = check(*(message(lie=lie) for lie in lies))
+            found.append((send.rows.tobytes(), bytes(send.records), send.starts.tolist(), send.flags))
+        except LinkBodyMalformed as error:
+            found.append(str(error))
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("plain", [True, False])
+def test_only_plain_rows_are_checked_one_by_one(monkeypatch: pytest.MonkeyPatch, plain: bool) -> None:
+    """A flag of a half message, or a row of a producer group, is for the arrays."""
+    asked: list[bool] = []
+    check_all = checked_send._check_all
+
+    def noted(*arguments: Any) -> Any:
+        asked.append(True)
+        return check_all(*arguments)
+
+    monkeypatch.setattr(checked_send, "_check_all", noted)
+    row, record = message()
+    if not plain:
+        fields = list(SEND_ROW.unpack(row))
+        fields[3] = FLAG_HALF
+        row = SEND_ROW.pack(*fields)
+    with contextlib.suppress(LinkBodyMalformed, IndexError):
+        check((row, record))
+    assert asked == ([] if plain else [True])

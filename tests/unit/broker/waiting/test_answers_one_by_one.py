@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tern_broker.core.applied import Applied
-from tern_broker.proposer import Proposal
+from tern_broker.proposal import Proposal
 from tern_broker.waiting.check_waiters import CheckWaiter, CheckWaiters
 from tern_broker.waiting.queue_waiters import QueueWaiters
 from tern_broker.waiting.reply_waiters import ReplyWaiters

@@ -236,3 +236,49 @@ async def test_a_second_flight_in_the_air_does_not_end_the_gathering(monkeypatch
     assert lane.carried_in == [3, 3]
     await lane.send(1)
     assert lane.carried_in == [3, 3, 3]
+
+
+class _CountedLink:
+    flushes = 0
+
+    def flush(self) -> None:
+        self.flushes += 1
+
+
+async def test_half_of_all_that_is_under_way_leaves_in_the_middle_of_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Behind a flight of 64 pieces two of 32 fly, so that one is stored while the proxy reads the other."""
+    monkeypatch.setattr(lanes, "GATHER_SHARE", 1e9)
+    monkeypatch.setattr(lanes, "GATHER_MAX_S", 600.0)
+    lane = _OpenLane()
+    await lane.send(64)
+    await lane.land(0)
+    carried = []
+    for _ in range(64):
+        lane.submit(_Piece())
+        carried.append(lane.carried_in)
+    assert carried == [[64]] * 31 + [[64, 32]] * 32 + [[64, 32, 32]]
+    await lane.land(1)
+    for _ in range(32):
+        lane.submit(_Piece())
+    assert lane.carried_in == [64, 32, 32, 32]
+
+
+async def test_a_few_pieces_are_worth_one_entry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half of them would not be worth a second entry of its own."""
+    monkeypatch.setattr(lanes, "GATHER_SHARE", 1e9)
+    monkeypatch.setattr(lanes, "GATHER_MAX_S", 600.0)
+    lane = _OpenLane()
+    pieces = 2 * lanes.HALF_FLIGHT_PIECES - 2
+    await lane.send(pieces)
+    await lane.land(0)
+    await lane.send(pieces)
+    assert lane.carried_in == [pieces, pieces]
+
+
+async def test_an_urgent_flight_does_not_wait_for_the_end_of_the_turn() -> None:
+    """The link is flushed once a flight; other lanes' requests leave together at the end of the turn."""
+    for is_urgent in (False, True):
+        lane, link = _OpenLane(), _CountedLink()
+        lane.link, lane.is_urgent = cast(Any, link), is_urgent  # type: ignore[misc]
+        await lane.send(2, 3)
+        assert link.flushes == (2 if is_urgent else 0)

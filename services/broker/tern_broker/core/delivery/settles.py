@@ -8,16 +8,18 @@ A DEAD_LETTER's map: {rows: [[group id, topic id, queue, offset, lease, reason],
 arrive in SETTLE_ROWS.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from tern_broker.core.applied import Applied, Counters, Handler, read_map
 from tern_broker.core.delivery.delivery import Delivery
 from tern_broker.core.delivery.fifo import FifoDelivery
 from tern_broker.core.delivery.lease import Cause, Death, Lease
 from tern_broker.core.topics import Names
+from tern_wire.array_thresholds import ACKS_TOGETHER_MIN
 from tern_wire.limits import DEAD_LETTER_REASON_SIZE_MAX_BYTES
 from tern_wire.link.commands import CommandKind
 from tern_wire.link.rows import ACK, EXTEND, LEASE_OVER, LEASE_UNKNOWN, NACK, RELEASE, SETTLE_ROWS, SETTLED
@@ -73,9 +75,14 @@ class Settles:
         nacked: dict[int, int] = {}
         extended: dict[int, tuple[Lease, int, int, int]] = {}
         is_behind, now_ms = self._leasing.is_behind, applied.now_ms
-        for number, (group_id, topic_id, queue, action, offset, lease_id, time_ms) in enumerate(rows.tolist()):
-            row = deliveries.get((group_id, topic_id))
-            delivery = row[queue] if row is not None and queue < len(row) else None
+        numbers: Sequence[int] = range(len(rows))
+        if len(rows) >= ACKS_TOGETHER_MIN and not is_behind and (rows["action"] == ACK).all():
+            numbers = self._take_runs(rows, acks)
+            rows = rows[numbers]
+        for number, row in zip(numbers, rows.tolist(), strict=True):
+            group_id, topic_id, queue, action, offset, lease_id, time_ms = row
+            queues = deliveries.get((group_id, topic_id))
+            delivery = queues[queue] if queues is not None and queue < len(queues) else None
             if delivery is None:
                 results[number] = LEASE_UNKNOWN
                 continue
@@ -117,6 +124,30 @@ class Settles:
             if not lease.is_done:
                 self._leasing.watch(lease, group_id, topic_id, queue)
         return bytes(results)
+
+    def _take_runs(self, rows: npt.NDArray[Any], acks: dict[int, list[Any]]) -> list[int]:
+        """Add to *acks* those of adjacent messages of one lease, as they follow a receive.
+
+        Return the numbers of the rows that are left to be decided one by one: a law of `_settle` is
+        that both ways decide alike.
+        """
+        is_next = rows["offset"][1:] == rows["offset"][:-1] + 1
+        for name in ("lease", "queue", "topic", "group"):
+            is_next &= rows[name][1:] == rows[name][:-1]
+        begins = [0, *((~is_next).nonzero()[0] + 1).tolist()]
+        left: list[int] = []
+        for (group_id, topic_id, queue, _, offset, lease_id, _), begin, end in zip(
+            rows[begins].tolist(), begins, [*begins[1:], len(rows)], strict=True
+        ):
+            delivery = self._leasing.find(group_id, topic_id, queue)
+            lease = delivery.leases.get(lease_id) if delivery is not None else None
+            first, count = offset - lease.start if lease is not None else -1, end - begin
+            mask = ((1 << count) - 1) << max(0, first)
+            if lease is None or first < 0 or first + count > lease.count or lease.settled & mask:
+                left += range(begin, end)
+            else:
+                acks.setdefault(lease_id, [delivery, lease, 0, topic_id])[2] |= mask
+        return left
 
     def _dead_letter(self, payload: memoryview, _position: int, applied: Applied) -> bytes:
         rows = [

@@ -4,6 +4,7 @@ import base64
 import json as std_json
 import struct
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Any, TypeVar
 
 import msgspec
@@ -12,7 +13,7 @@ from msgspec import UNSET, Raw
 from tern_proxy.core.documents.messages import LeasedMessage, Message, ReadMessage
 from tern_proxy.core.sending.batches import media_type
 from tern_wire.errors import LinkReplyMalformed
-from tern_wire.handles import HandleMaker, Receipt
+from tern_wire.handles import HandleMaker
 from tern_wire.link.codec import encode_json
 from tern_wire.link.receives import Leased
 from tern_wire.paths import JSON, OCTETS
@@ -124,19 +125,17 @@ def read_leased(
     topic_id, group_id = leased.topic_id, leased.group_id
     messages: list[LeasedMessage] = []
     records = _read(raw, topic, broker_group, put_body, _unleased)
-    make = maker.make
     for run in leased.runs:
-        queue, lease, attempt, deadline_ms = run.queue, run.lease, run.attempt, run.deadline_ms
-        for _ in range(run.count):
-            message = next(records, None)
-            if message is None:
-                raise LinkReplyMalformed(reason="fewer records than leases")
-            message.attempt = attempt
-            message.receipt_handle = make(
-                Receipt(broker_group, topic_id, group_id, queue, message.offset, lease, attempt)
-            )
-            message.invisible_until = deadline_ms
-            messages.append(message)
+        held = list(islice(records, run.count))
+        if len(held) < run.count:
+            raise LinkReplyMalformed(reason="fewer records than leases")
+        handles = maker.make_run(
+            *(broker_group, topic_id, group_id, run.queue, run.lease, run.attempt), [message.offset for message in held]
+        )
+        attempt, deadline_ms = run.attempt, run.deadline_ms
+        for message, handle in zip(held, handles, strict=True):
+            message.attempt, message.receipt_handle, message.invisible_until = attempt, handle, deadline_ms
+        messages += held
     return messages
 
 

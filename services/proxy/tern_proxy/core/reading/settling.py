@@ -9,10 +9,15 @@ dead letters of messages that no handler saw, whenever a worker cannot start.
 """
 
 from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from tern_proxy.core.documents.messages import SettleResult
 from tern_proxy.core.documents.receives import SettleEntry
 from tern_proxy.core.sending.parameters import invisible_of
+from tern_wire.array_thresholds import HANDLES_TOGETHER_MIN
 from tern_wire.errors import BatchTooLarge, InvalidField, ReceiptExpired, TernError
 from tern_wire.handles import HandleMaker, Receipt
 from tern_wire.limits import (
@@ -22,12 +27,15 @@ from tern_wire.limits import (
     SETTLE_ENTRIES_MAX,
 )
 from tern_wire.link.dead_letters.letters import RejectedMessage
-from tern_wire.link.rows import ACK, EXTEND, NACK, RELEASE, SETTLE_ROW, SETTLED
+from tern_wire.link.rows import ACK, EXTEND, NACK, RELEASE, SETTLE_ROW, SETTLE_ROWS, SETTLED
 from tern_wire.times import given_duration, parse_duration_ms
 
 
 class SettleParcel:
-    """Settles of one request in one broker group; `indexes[i]` is the request's index of row i."""
+    """Settles of one request in one broker group; `indexes[i]` is the request's index of row i.
+
+    *rows*: their concatenation in pieces of one or more.
+    """
 
     __slots__ = ("broker_group", "indexes", "rows", "size_bytes")
 
@@ -42,6 +50,12 @@ class SettleParcel:
         self.rows.append(row)
         self.indexes.append(index)
         self.size_bytes += len(row)
+
+    def add_all(self, rows: bytes, count: int) -> None:
+        """Add *count* rows, those of all entries of the request."""
+        self.rows.append(rows)
+        self.indexes += range(count)
+        self.size_bytes += len(rows)
 
 
 class Rejects:
@@ -126,6 +140,11 @@ def read_acks(handles: list[str], maker: HandleMaker, pointer: str = "/receipt_h
     """
     _check_count(len(handles), pointer)
     settles = Settles(handles)
+    if len(handles) >= HANDLES_TOGETHER_MIN and (found := maker.read_together(handles)) is not None:
+        broker_group, heads = found
+        parcel = settles.parcels[broker_group] = SettleParcel(broker_group)
+        parcel.add_all(_ack_rows(heads), len(handles))
+        return settles
     pack, read = SETTLE_ROW.pack, maker.read
     for index, handle in enumerate(handles):
         try:
@@ -143,8 +162,11 @@ def read_settles(entries: Sequence[SettleEntry], maker: HandleMaker, pointer: st
 
     Raise InvalidField on another action, or on a field that does not belong to the action.
     """
+    handles = [entry.receipt_handle for entry in entries]
+    if all(_is_plain_ack(entry) for entry in entries):
+        return read_acks(handles, maker, pointer)
     _check_count(len(entries), pointer)
-    settles = Settles([entry.receipt_handle for entry in entries])
+    settles = Settles(handles)
     for index, entry in enumerate(entries):
         action, time_ms = _action_of(entry, pointer, index)
         settles.are_acks &= action == ACK
@@ -165,6 +187,18 @@ def read_settles(entries: Sequence[SettleEntry], maker: HandleMaker, pointer: st
     return settles
 
 
+def _is_plain_ack(entry: SettleEntry) -> bool:
+    return entry.action == "ack" and entry.invisible is entry.delay is entry.reason is None
+
+
+def _ack_rows(heads: npt.NDArray[Any]) -> bytes:
+    rows = np.zeros(len(heads), SETTLE_ROWS)
+    for name in ("group", "topic", "queue", "offset", "lease"):
+        rows[name] = heads[name]
+    rows["action"] = ACK
+    return rows.tobytes()
+
+
 # The action of each of these fields.
 _FIELDS = {"invisible": "extend", "delay": "nack", "reason": "dead_letter"}
 # Not the action of a row: rejects are sent separately, with their reasons.
@@ -173,8 +207,8 @@ _REJECT = 0
 
 def _action_of(entry: SettleEntry, pointer: str, index: int) -> tuple[int, int]:
     """Return the action and its time in ms."""
-    if entry.action == "ack" and entry.invisible is entry.delay is entry.reason is None:
-        return ACK, 0  # nearly all of them
+    if _is_plain_ack(entry):
+        return ACK, 0
     at = f"{pointer}/{index}"
     for field, action in _FIELDS.items():
         if entry.action != action and getattr(entry, field) is not None:
