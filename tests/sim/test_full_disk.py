@@ -30,10 +30,12 @@ def test_a_full_disk_drops_nothing_unread_and_the_group_goes_on() -> None:
         original(self, entry, applied)  # type: ignore[arg-type]
 
     with changed((Engine, "_apply_retention", counted)):
-        for seed in (1, 2):
+        for seed in range(1, 9):
             result = run_seed(seed, swarm=short_of_room(seed))
             assert result.is_good, f"seed {seed}: {result.violations[:3]} {result.stuck}"
             print(f"seed {seed}: {result.faults}, {trims} trims so far")
+            if trims and seed > 1:
+                break
     assert trims, "nothing went at all: this shows nothing"
 
 
