@@ -140,11 +140,18 @@ class _Piece:
     size_bytes = 1
 
 
+class _CountedLink:
+    flushes = 0
+
+    def flush(self) -> None:
+        self.flushes += 1
+
+
 class _OpenLane(lanes.Lane[_Piece, int]):
     """A lane whose flights land when the test says so, in any order."""
 
     def __init__(self) -> None:
-        super().__init__(cast(Any, None))
+        super().__init__(cast(Any, _CountedLink()))
         self.flying: list[tuple[int, asyncio.Future[None]]] = []
 
     async def _carry(self, cargo: list[_Piece], early: Callable[[int, int], None]) -> list[int]:
@@ -238,13 +245,6 @@ async def test_a_second_flight_in_the_air_does_not_end_the_gathering(monkeypatch
     assert lane.carried_in == [3, 3, 3]
 
 
-class _CountedLink:
-    flushes = 0
-
-    def flush(self) -> None:
-        self.flushes += 1
-
-
 async def test_half_of_all_that_is_under_way_leaves_in_the_middle_of_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Behind a flight of 64 pieces two of 32 fly, so that one is stored while the proxy reads the other."""
     monkeypatch.setattr(lanes, "GATHER_SHARE", 1e9)
@@ -268,11 +268,23 @@ async def test_a_few_pieces_are_worth_one_entry(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(lanes, "GATHER_SHARE", 1e9)
     monkeypatch.setattr(lanes, "GATHER_MAX_S", 600.0)
     lane = _OpenLane()
-    pieces = 2 * lanes.HALF_FLIGHT_PIECES - 2
+    pieces = 2 * lanes.HALF_FLIGHT_WORK - 2
     await lane.send(pieces)
     await lane.land(0)
     await lane.send(pieces)
     assert lane.carried_in == [pieces, pieces]
+
+
+async def test_pieces_that_are_more_work_are_split_when_they_are_fewer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Eight receives with acks of 32 messages are as much work as fifty sends."""
+    monkeypatch.setattr(lanes, "GATHER_SHARE", 1e9)
+    monkeypatch.setattr(lanes, "GATHER_MAX_S", 600.0)
+    monkeypatch.setattr(_OpenLane, "work_of", lambda _self, _piece: 6)
+    lane = _OpenLane()
+    await lane.send(8)
+    await lane.land(0)
+    await lane.send(4, 4)
+    assert lane.carried_in == [8, 4, 4]
 
 
 async def test_an_urgent_flight_does_not_wait_for_the_end_of_the_turn() -> None:

@@ -169,6 +169,12 @@ class Picker:
     ) -> Pick | None:
         entries = self._read(request.topic.topic_id, queue, start, count)
         offsets = np.arange(start, start + len(entries), dtype=np.int64)
+        version = 0 if delivery is None else delivery.version
+        where = (request.group.group_id, request.topic.topic_id, queue)
+        if len(entries) and not settled and int(entries["size"].sum(dtype=np.int64)) <= size:
+            # Most receives: nothing of the run is settled, and all of it fits.
+            row = (*where, len(entries), start, run_id, version, request.invisible_ms)
+            return Pick(row, offsets, entries, request.token)
         free = np.ones(len(entries), bool)
         if settled:
             free = np.fromiter((not settled >> bit & 1 for bit in range(len(entries))), bool, len(entries))
@@ -183,11 +189,7 @@ class Picker:
             entries, offsets, free = entries[:fitting], offsets[:fitting], free[:fitting]
         if not len(entries):
             return None
-        version = 0 if delivery is None else delivery.version
-        row = (
-            *(request.group.group_id, request.topic.topic_id, queue, len(entries)),
-            *(start, run_id, version, request.invisible_ms),
-        )
+        row = (*where, len(entries), start, run_id, version, request.invisible_ms)
         return Pick(row, offsets[free], entries[free], request.token)
 
 

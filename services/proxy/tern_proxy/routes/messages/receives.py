@@ -35,6 +35,7 @@ from tern_proxy.routes.messages.first_use import create_group
 from tern_proxy.routes.messages.settles import SETTLE_BODY_SIZE_MAX_BYTES, apply_settles, body_too_large
 from tern_proxy.waiting.interrupts import Interrupt
 from tern_proxy.waiting.reading_turns import Reader
+from tern_tasks import begin
 from tern_wire.errors import GroupNotFound, InvalidField, NoLeader, OutcomeUnknown, Overloaded, TernError
 from tern_wire.handles import HandleMaker
 from tern_wire.limits import ATTEMPT_ID_LENGTH_MAX, JSON_BATCH_NODES_MAX, RECEIVE_MESSAGES_MAX, RECEIVE_SIZE_MAX_BYTES
@@ -180,7 +181,8 @@ async def _settle_first(proxy: Proxy, poll: _Poll, settles: Settles) -> list[Lea
     turns, found = groups[0].turns, None
     messages = await turns.take(poll.reader)
     try:
-        looking = asyncio.ensure_future(_look_early(groups, poll))
+        # Its request leaves with the acks.
+        looking = begin(_look_early(groups, poll), asyncio.get_running_loop())
         try:
             await apply_settles(proxy, settles)
         finally:
