@@ -36,7 +36,7 @@ PYTEST_DONE = || [ $$? -eq 5 -a -n "$(ARGS)" ]
 PIP_INSTALL = $(BIN)/python -m pip install -q --retries 10
 
 .DEFAULT_GOAL := help
-.PHONY: help install run down test campaigns shake shake-meshes test-spark test-pipeline kill-spark spark-cluster object-store test-failover test-mixed crash-states sim chaos reloads flood doors contract fuzz blocking check compose-test bench bench-store bench-raft bench-delivery bench-transactions bench-spark load interop packages-test clean wipe
+.PHONY: help install run down test campaigns shake shake-meshes test-spark test-pipeline kill-spark spark-cluster object-store test-failover test-mixed crash-states sim chaos reloads flood doors contract fuzz blocking check compose-test bench bench-growth bench-store bench-raft bench-delivery bench-transactions bench-spark load interop packages-test clean wipe
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -131,6 +131,9 @@ bench: .venv/.test ## Measure a fresh mesh of its own: a table, and one JSON lin
 
 bench-store: .venv/.test ## Measure the store beside bare file loops: 3 minutes, 12 GB of disk (ARGS=--quick: 20 s, 5 GB)
 	$(BIN)/python -m loadtest.bench.store $(ARGS)
+
+bench-growth: .venv/.test ## Measure small sends with more connections, larger bodies, more topics, more proxies: 2 minutes
+	$(BIN)/python -m loadtest.bench.growing $(ARGS)
 
 bench-raft: .venv/.test ## Measure a replicated log of three processes beside the same disk: about 2 minutes
 	$(BIN)/python -m loadtest.bench.raft $(ARGS)

@@ -1,8 +1,9 @@
 """Polling of routes: on an interval, and at once when a route proves wrong.
 
 Immediate polls are coalesced, at most ten a second. While routes are incomplete (no answer, a cold
-one, a group with nodes and no leader) the interval is one second. Routes that take long to apply,
-for tens of thousands of topics, are polled less often. Owner of the task: this object, in its event
+one, a group with nodes and no leader) the interval is a fraction of a second at first, since a mesh
+that starts is soon complete, and grows to one second. Routes that take long to apply, for tens of
+thousands of topics, are polled less often. Owner of the task: this object, in its event
 loop. Stale routes stay in use while no name server answers.
 """
 
@@ -20,8 +21,8 @@ from tern_wire.errors import NoNameServer
 logger = logging.getLogger(__name__)
 
 POLL_INTERVAL_MIN_S = 0.1
-# The interval for incomplete routes.
-INCOMPLETE_INTERVAL_S = 1.0
+# The interval for incomplete routes: the first one, its growth from poll to poll, the longest.
+INCOMPLETE_FIRST_S, INCOMPLETE_GROWTH, INCOMPLETE_INTERVAL_S = 0.02, 1.5, 1.0
 # The pause after applying routes, as a multiple of that time: reading takes as long again, so
 # polling uses a tenth of the time.
 POLL_PACE = 20
@@ -46,6 +47,7 @@ class RoutePolls(Generic[R]):
         self._on_routes, self._sleep = on_routes, sleep
         self._last: R | None = None
         self._is_told_down = False
+        self._incomplete_s = INCOMPLETE_FIRST_S
         self._following_s = 0.0
         self._wanted = asyncio.Event()
         self._waiters: list[asyncio.Future[None]] = []
@@ -77,13 +79,19 @@ class RoutePolls(Generic[R]):
         while True:
             # Not wait_for: in Python 3.11 it can lose a cancellation that coincides with the event.
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(
-                    self._interval_s if self._is_complete() else min(self._interval_s, INCOMPLETE_INTERVAL_S)
-                ):
+                async with asyncio.timeout(self._next_interval_s()):
                     await self._wanted.wait()
             self._wanted.clear()
             await self._poll()
             await self._sleep(max(POLL_INTERVAL_MIN_S, POLL_PACE * self._following_s))
+
+    def _next_interval_s(self) -> float:
+        if self._is_complete():
+            self._incomplete_s = INCOMPLETE_FIRST_S
+            return self._interval_s
+        interval_s = min(self._interval_s, self._incomplete_s, INCOMPLETE_INTERVAL_S)
+        self._incomplete_s = min(INCOMPLETE_INTERVAL_S, self._incomplete_s * INCOMPLETE_GROWTH)
+        return interval_s
 
     def _is_complete(self) -> bool:
         """Whether the last poll named a leader for every broker group with nodes."""

@@ -426,9 +426,12 @@ PROXY_CONNECTIONS_MAX = 8_192
 # From one address (IPv4) or one network of 64 bits (IPv6, where one host has all of it) that is not
 # loopback: eight of them fill a proxy. Many consumers behind one NAT have room.
 CONNECTIONS_PER_ADDRESS_MAX = 1_024
-# Requests that one process handles at a time, parked ones excluded: at 5 ms each that is 100,000 a
-# second, beyond its capacity.
+# Requests that one process handles at a time, parked and whole ones excluded: at 5 ms each that is
+# 100,000 a second, beyond its capacity.
 REQUESTS_MAX = 512
+# Small sends, acks and settles that came in one piece and wait for their broker. Each is some KiB
+# and no task, and a proxy stores this many in a second: as many clients may send at the same time.
+WHOLE_REQUESTS_MAX = 4_096
 # Parked polls of one principal (or address, without credentials) at one proxy: half of all, so that
 # others have room.
 PARKED_POLLS_PER_PRINCIPAL_MAX = 4_096

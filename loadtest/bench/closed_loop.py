@@ -9,7 +9,7 @@ with the stored messages. Work with an end, such as a backlog, runs to its end i
 import asyncio
 import statistics
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -84,16 +84,27 @@ class _Tally:
 
 
 async def run_closed_loop(
-    port: int, connections: int, step: Step, *, seconds: float, pids: Pids, warm_up_s: float = WARM_UP_S
+    port: int | Sequence[int],
+    connections: int,
+    step: Step,
+    *,
+    seconds: float,
+    pids: Pids,
+    warm_up_s: float = WARM_UP_S,
 ) -> Run:
-    """Run *step* repeatedly on each connection to *port*.
+    """Run *step* repeatedly on each connection to *port*, or to these ports in turn.
 
     Ends early when the steps have no more to do.
     """
     tally = _Tally()
-    opened = [await HttpConnection.open("127.0.0.1", port) for _ in range(connections)]
-    workers = [asyncio.create_task(_work(connection, step, tally)) for connection in opened]
+    opened: list[HttpConnection] = []
+    workers: list[asyncio.Task[None]] = []
     try:
+        ports = [port] if isinstance(port, int) else port
+        for number in range(connections):
+            opened.append(await HttpConnection.open("127.0.0.1", ports[number % len(ports)]))
+            # At once: a proxy keeps only so many connections that have not sent a request.
+            workers.append(asyncio.create_task(_work(opened[-1], step, tally)))
         await _until(workers, warm_up_s)
         latencies_s: list[float] = []
         tally.latencies_s = latencies_s

@@ -242,12 +242,11 @@ class GuardedProtocol(AnsweringProtocol):
         if is_first and self._take_whole(scope, keep_alive=keep_alive):
             return
         self.cycle = cycle = self._make_cycle(scope, keep_alive=keep_alive)
-        app: Any = answer_overloaded if len(self.tasks) >= self._reads_max and self._is_crowded() else self.app
         if is_first:
-            self._start_asgi_task(cycle, app)
+            self._start_asgi_task(cycle, self._application())
         else:
             self.flow.pause_reading()
-            self.pipeline.appendleft((cycle, app))
+            self.pipeline.appendleft((cycle, self._application()))
 
     def _take_whole(self, _scope: HTTPScope, *, keep_alive: bool) -> bool:
         """Hook of whole_requests.py: whether the request just begun gets another exchange."""
@@ -287,9 +286,13 @@ class GuardedProtocol(AnsweringProtocol):
             return HeadTooLarge(limit=self._head_size_max_bytes, unit="bytes")
         return None
 
+    def _application(self) -> Any:
+        """The application, or its place-holder while too many requests are being worked on."""
+        return answer_overloaded if len(self.tasks) >= self._reads_max and self._is_crowded() else self.app
+
     def _is_crowded(self) -> bool:
         table = self._table
-        working = len(self.tasks) - table.parked() - table.arriving
+        working = len(self.tasks) - table.parked() - table.arriving - table.whole
         limit = self._reads_max if table.is_read(self.url) else self._requests_max
         return working >= limit and not self.url.startswith(_ALWAYS_TAKEN)
 

@@ -48,6 +48,8 @@ class ConnectionTable:
         self.known = 0
         # Requests whose application has begun and waits for the rest of their body.
         self.arriving = 0
+        # Requests that came whole and are worked on: they have places of their own.
+        self.whole = 0
         # Answers that clients have not taken.
         self.unsent = Unsent()
         # Loop time of the last search for idle connections.

@@ -21,6 +21,7 @@ from starlette.types import Scope
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
 from tern_service.connections.answer_writing import HeadWithBody
+from tern_service.connections.table import ConnectionTable
 from tern_service.problems import RawHeaders, problem_reply, request_id_of
 from tern_tasks import rest_of
 from tern_wire.errors import ShuttingDown, TernError
@@ -74,11 +75,11 @@ class WholeExchange:
 
     __slots__ = (
         *("body", "disconnected", "keep_alive", "message_event", "more_body", "response_complete", "response_started"),
-        *("_connection", "_coroutine", "_task", "_waited", "scope"),
+        *("_connection", "_coroutine", "_table", "_task", "_waited", "scope"),
     )
 
-    def __init__(self, connection: Connection, scope: Scope, *, keep_alive: bool) -> None:
-        self._connection, self.scope, self.keep_alive = connection, scope, keep_alive
+    def __init__(self, connection: Connection, table: ConnectionTable, scope: Scope, *, keep_alive: bool) -> None:
+        self._connection, self._table, self.scope, self.keep_alive = connection, table, scope, keep_alive
         self.body = b""
         self.more_body = True
         self.response_started = self.response_complete = self.disconnected = False
@@ -94,6 +95,7 @@ class WholeExchange:
             return False
         self.body = b""
         self._connection.tasks.add(self)
+        self._table.whole += 1
         self._step()
         return True
 
@@ -151,7 +153,9 @@ class WholeExchange:
 
     def _answer(self, status: int, headers: RawHeaders, body: bytes | memoryview) -> None:
         connection = self._connection
-        connection.tasks.discard(self)
+        if self in connection.tasks:  # not again for a refusal in place of its answer
+            connection.tasks.discard(self)
+            self._table.whole -= 1
         self._coroutine = self._waited = self._task = None
         answers = connection.answers
         if answers is None:  # the client is gone

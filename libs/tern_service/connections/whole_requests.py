@@ -1,7 +1,7 @@
 """Connections whose application may take requests whole: see whole_exchange.py.
 
 A request is taken if it is a POST that the application may take, its body comes in the same read as
-its head, and no earlier request of the connection is in progress. The exchange begins when the read
+its head, and fewer than WHOLE_REQUESTS_MAX are worked on. The exchange begins when the read
 has been parsed: an answer, and what it does to the connection, never happens inside the parser.
 Owner of all state: the event loop that accepted the connection.
 """
@@ -13,6 +13,7 @@ from uvicorn._types import HTTPScope
 from tern_service.connections.connection import GuardedProtocol
 from tern_service.connections.request_head import TRANSFER_ENCODING
 from tern_service.connections.whole_exchange import Connection, WholeExchange, WholeRequests
+from tern_wire.limits import WHOLE_REQUESTS_MAX
 
 
 class WholeRequestsProtocol(GuardedProtocol):
@@ -46,10 +47,10 @@ class WholeRequestsProtocol(GuardedProtocol):
             or not whole.may_take(self.url)
             or self._seen & TRANSFER_ENCODING
             or self.expect_100_continue
-            or len(self.tasks) >= self._reads_max
+            or self._table.whole >= WHOLE_REQUESTS_MAX
         ):
             return False
-        exchange = WholeExchange(cast(Connection, self), cast(Any, scope), keep_alive=keep_alive)
+        exchange = WholeExchange(cast(Connection, self), self._table, cast(Any, scope), keep_alive=keep_alive)
         self.cycle, self._due = cast(Any, exchange), exchange
         return True
 
@@ -61,4 +62,4 @@ class WholeRequestsProtocol(GuardedProtocol):
         cycle.message_event.set()
         if self.cycle is cast(Any, exchange):
             self.cycle = cycle
-        self._start_asgi_task(cycle, cast(Any, self.app))
+        self._start_asgi_task(cycle, self._application())

@@ -120,12 +120,12 @@ class Guard:
 
     async def _answer(self, session: Session, scope: Scope, answering: Coroutine[Any, Any, Reply]) -> Reply:
         try:
-            admission = self._admit(session, scope)
+            admission = self._admit(session, scope, is_whole=True)
         except TernError as error:
             answering.close()
             count_answer(self._proxy.counters, "refused", error.status)
             return problem_reply(error, instance=scope["path"], request_id=request_id_of(scope))
-        request = OpenRequest(session, admission, scope, receive_nothing, _send_nothing, self._refuse)
+        request = OpenRequest(session, admission, scope, receive_nothing, _send_nothing, self._refuse, is_whole=True)
         self.open.enter(request)
         try:
             reply = await answering
@@ -140,12 +140,12 @@ class Guard:
         session = self._authenticator.find(scope)
         return session, self._admit(session, scope)
 
-    def _admit(self, session: Session, scope: Scope) -> Admission:
+    def _admit(self, session: Session, scope: Scope, *, is_whole: bool = False) -> Admission:
         access = session.access
         scope[PRINCIPAL] = access.principal
         if session.bucket is not None:
             self._charge(session.bucket, scope, session)
-        self.open.require_place(access.principal.name)
+        self.open.require_place(access.principal.name, is_whole=is_whole)
         method, path = scope["method"], scope["path"]
         rule = access.passed.get((method, path))
         if rule is None:

@@ -94,6 +94,7 @@ _SHOWN = {
         ("parked long polls of one principal", "PARKED_POLLS_PER_PRINCIPAL_MAX"),
         ("bytes of requests at a time", "IN_FLIGHT_SIZE_MAX_BYTES"),
         ("requests at a time", "REQUESTS_MAX"),
+        ("small sends, acks and settles at a time", "WHOLE_REQUESTS_MAX"),
     ),
 }
 

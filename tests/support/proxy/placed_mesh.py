@@ -128,6 +128,9 @@ class Link:
             await asyncio.Event().wait()
         return answer, memoryview(data)
 
+    def flush(self) -> None:
+        """Nothing waits for the end of a turn."""
+
     async def ask(
         self,
         request: LinkRequest[R],

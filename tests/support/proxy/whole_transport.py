@@ -7,6 +7,7 @@ from typing import Any, cast
 import httpx
 from starlette.types import Scope
 
+from tern_service.connections.table import ConnectionTable
 from tern_service.connections.whole_exchange import Connection, WholeExchange
 
 
@@ -54,7 +55,7 @@ class WholeTransport(httpx.AsyncBaseTransport):
         if request.method == "POST" and self._app.may_take(request.url.raw_path):
             connection = LoneConnection()
             exchange = WholeExchange(
-                cast(Connection, connection), self._scope(request, raw_path, query), keep_alive=True
+                cast(Connection, connection), ConnectionTable(), self._scope(request, raw_path, query), keep_alive=True
             )
             exchange.body = body
             if exchange.begin(self._app):

@@ -122,3 +122,19 @@ async def test_incomplete_routes_are_soon_asked_for_again(
         while asyncio.get_running_loop().time() < until_s:
             await asyncio.sleep(0.005)
             assert said.asked == asked
+
+
+async def test_incomplete_routes_are_asked_for_at_once_at_first_and_then_less_often() -> None:
+    """A mesh that starts is soon complete; a name server that is down for long is not flooded."""
+    said = Said(None)
+    async with polling(said) as polls:
+        pauses_s = [polls._next_interval_s() for _ in range(20)]
+        assert pauses_s == sorted(pauses_s)
+        assert sum(pauses_s[:4]) < 0.2
+        assert pauses_s[-1] == route_polls.INCOMPLETE_INTERVAL_S
+        said.answer = COMPLETE
+        await polls.refresh()
+        assert polls._next_interval_s() == 60
+        said.answer = None
+        await polls.refresh()
+        assert polls._next_interval_s() == route_polls.INCOMPLETE_FIRST_S

@@ -10,6 +10,7 @@ import pytest
 from starlette.types import Receive, Scope, Send
 
 from tern_service import open_socket, serve
+from tern_service.connections import whole_requests
 from tern_service.connections.bounds import Bounds
 from tern_service.connections.whole_exchange import Reply
 from tern_wire.errors import TernError
@@ -287,17 +288,29 @@ async def test_garbage_behind_a_whole_request_does_not_touch_it() -> None:
     assert b"connection: close" in got
 
 
-async def test_requests_in_progress_are_bounded_with_whole_ones() -> None:
-    """Waiting whole requests hold places: at the limit of requests at a time, others are refused."""
+async def test_whole_requests_have_places_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Waiting ones keep no other request out; beyond their limit they are requests like any other, and leave their places."""
+    monkeypatch.setattr(whole_requests, "WHOLE_REQUESTS_MAX", 2)
     sample = Sample()
     sample.how = sample.when_opened
     async with serving(sample, requests_max=2) as port:
         waiting = [asyncio.create_task(talk(port, post(b"%d" % number) + LAST)) for number in range(2)]
         await eventually(lambda: sample.awaited == 2, "both to wait")
-        refused = await talk(port, post(b"x", b"/whole", b"connection: close"))
-        assert refused.startswith(b"HTTP/1.1 503 "), refused
+        assert texts(await talk(port, post(b"x", b"/other") + LAST)) == [b"asgi:1", b"asgi:0"]
+        assert texts(await talk(port, post(b"third") + LAST)) == [b"asgi:5", b"asgi:0"]
         sample.opened.set()
         assert [texts(await each) for each in waiting] == [[b"late:1", b"asgi:0"]] * 2
+        for _ in range(3):
+            assert texts(await talk(port, post(b"abc") + LAST)) == [b"late:3", b"asgi:0"]
+
+
+@pytest.mark.parametrize("path", [b"/whole", b"/declined"])
+async def test_what_is_not_taken_needs_an_ordinary_place(monkeypatch: pytest.MonkeyPatch, path: bytes) -> None:
+    """Whether its places are used up, or the application declines it: then it is refused as any other."""
+    monkeypatch.setattr(whole_requests, "WHOLE_REQUESTS_MAX", path == b"/declined")
+    async with serving(Sample(), requests_max=0) as port:
+        refused = await talk(port, post(b"x", path, b"connection: close"))
+        assert refused.startswith(b"HTTP/1.1 503 "), refused
 
 
 async def test_an_error_reply_leaves_the_connection_open() -> None:

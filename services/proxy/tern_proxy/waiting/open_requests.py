@@ -26,7 +26,7 @@ from tern_proxy.access.authorization import Admission
 from tern_service.clock import Clock
 from tern_service.connections.table import AT_A_TIME
 from tern_wire.errors import ShareExceeded, TernError, Unauthenticated
-from tern_wire.limits import BODY_DEADLINE_MS, REQUESTS_MAX, WAIT_MAX_MS
+from tern_wire.limits import BODY_DEADLINE_MS, REQUESTS_MAX, WAIT_MAX_MS, WHOLE_REQUESTS_MAX
 from tern_wire.limits_requests import CALM_SHARE, SHARE_OF_FREE
 from tern_wire.principals.principals import CLUSTER
 
@@ -41,13 +41,23 @@ class OpenRequest:
 
     __slots__ = (
         *("_is_breaking_off", "_is_broken_off", "_is_refused", "_is_whole", "_reading", "_receive", "_refuse", "_send"),
-        *("admission", "lost", "scope", "session", "timer"),
+        *("admission", "is_whole", "lost", "scope", "session", "timer"),
     )
 
     def __init__(
-        self, session: Session, admission: Admission, scope: Scope, receive: Receive, send: Send, refuse: Refuse
+        self,
+        session: Session,
+        admission: Admission,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        refuse: Refuse,
+        *,
+        is_whole: bool = False,
     ) -> None:
+        """*is_whole*: it came whole, and has a place among those."""
         self.session, self.admission, self.scope = session, admission, scope
+        self.is_whole = is_whole
         self.timer: asyncio.TimerHandle | None = None
         # Lost permission, if that was the cause: action, kind, name.
         self.lost: tuple[str, str, str] | None = None
@@ -125,8 +135,10 @@ class OpenRequests:
         self._authenticator, self._clock, self._places = authenticator, clock, places
         self._waiting, self._claimed = waiting, claimed
         self._open: set[OpenRequest] = set()
-        # Requests of each principal; bounded by the number of requests.
+        # Requests of each principal, and how many came whole; bounded by the number of requests.
         self._by_principal: Counter[str] = Counter()
+        self._whole_by_principal: Counter[str] = Counter()
+        self._whole = 0
         principals.follow(self._renew)
 
     def __len__(self) -> int:
@@ -136,6 +148,9 @@ class OpenRequests:
         """Register *request* as open, until `leave`."""
         self._open.add(request)
         self._by_principal[request.session.access.principal.name] += 1
+        if request.is_whole:
+            self._whole += 1
+            self._whole_by_principal[request.session.access.principal.name] += 1
         if request.session.until_ms - self._clock.now_ms() < OPEN_MAX_MS:
             self._watch_time(request)
 
@@ -146,25 +161,32 @@ class OpenRequests:
         self._by_principal[name] -= 1
         if not self._by_principal[name]:
             del self._by_principal[name]
+        if request.is_whole:
+            self._whole -= 1
+            self._whole_by_principal[name] -= 1
+            if not self._whole_by_principal[name]:
+                del self._whole_by_principal[name]
         if request.timer is not None:
             request.timer.cancel()
             request.timer = None
 
-    def require_place(self, principal: str) -> None:
+    def require_place(self, principal: str, *, is_whole: bool = False) -> None:
         """Raise ShareExceeded when *principal* uses its share of the places (as in
-        tern_service/request_memory.py).
+        tern_service/request_memory.py); requests that came whole have places of their own.
 
         A request that may wait for messages counts as waiting; ParkedPolls bounds those of one
         principal.
         """
-        if len(self._open) < self._places // CALM_SHARE:
+        if is_whole:
+            if self._whole >= WHOLE_REQUESTS_MAX // CALM_SHARE:
+                _require_share(self._whole_by_principal[principal], self._whole, WHOLE_REQUESTS_MAX)
             return
-        working = len(self._open) - self._waiting()
-        if working < self._places // CALM_SHARE:
+        if len(self._open) - self._whole < self._places // CALM_SHARE:
             return
-        mine = self._by_principal[principal] - self._claimed(principal)
-        if mine >= SHARE_OF_FREE * max(0, self._places - working):
-            raise ShareExceeded(what=AT_A_TIME)
+        working = len(self._open) - self._whole - self._waiting()
+        if working >= self._places // CALM_SHARE:
+            others = self._whole_by_principal[principal] + self._claimed(principal)
+            _require_share(self._by_principal[principal] - others, working, self._places)
 
     def _renew(self) -> None:
         for request in list(self._open):
@@ -205,3 +227,8 @@ class OpenRequests:
                 request.lost = (action, kind, name)
                 request.end(session.access.forbidden(action, kind, name))
                 return
+
+
+def _require_share(mine: int, working: int, places: int) -> None:
+    if mine >= SHARE_OF_FREE * max(0, places - working):
+        raise ShareExceeded(what=AT_A_TIME)
