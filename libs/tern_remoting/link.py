@@ -84,7 +84,7 @@ class Link(asyncio.BufferedProtocol):
         self._opaque = 0
         self._outbox = Outbox(self._loop, self._go_on)
         # Sends what was written in this turn of the loop now, not at its end.
-        self.flush = self._outbox.flush
+        self.flush = self._outbox.flush_early
         self._closed = False
         self._error: Exception | None = None
         # The handshake's deadline, later the closing grace.

@@ -37,16 +37,27 @@ class Outbox:
 
     def flush(self) -> None:
         """Send the queued buffers now."""
+        if self._send():
+            self._flushed()
+
+    def flush_early(self) -> None:
+        """Send them before the end of the turn. *flushed* is called in the next turn: the caller is in
+        the middle of something, and reads that begin then must not see it half done.
+        """
+        if self._send():
+            self._loop.call_soon(self._flushed)
+
+    def _send(self) -> bool:
         out, size_bytes = self._out, self._size_bytes
         if not out or self._transport is None:
-            return
+            return False
         self.clear()
         # Each buffer of a vector would become a TLS record of its own, however small.
         if size_bytes <= JOIN_SIZE_MAX_BYTES or self._is_tls:
             self._transport.write(b"".join(out))
         else:
             self._transport.writelines(out)
-        self._flushed()
+        return True
 
     def clear(self) -> None:
         """Drop the queued buffers."""
