@@ -41,8 +41,8 @@ class Outbox:
             self._flushed()
 
     def flush_early(self) -> None:
-        """Send them before the end of the turn. *flushed* is called in the next turn: the caller is in
-        the middle of something, and reads that begin then must not see it half done.
+        """Send them before the end of the turn. *flushed* is called in the next one: the caller is
+        in the middle of something, and reads that begin then must not see it half done.
         """
         if self._send():
             self._loop.call_soon(self._flushed)
