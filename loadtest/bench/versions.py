@@ -3,7 +3,7 @@
 Two meshes run at once and take turns of a few seconds. A shared machine is up to twice as fast one
 minute as the next, so figures of two runs mean little. The ratio of two adjacent windows means
 more, and the median of many such pairs most. The order changes with each pair. Rates above 1 and
-CPU below 1 are better than before.
+CPU and p99 below 1 are better than before.
 
 `--delivery 0.1` runs `loadtest.bench.delivery` of the two checkouts in turns instead, at that
 scale, and compares all its figures. The ratio of times and sizes is inverted, so that above 1 is
@@ -46,13 +46,14 @@ _WARM_UP_WINDOWS = 0.25
 class Side:
     """One of the two meshes, and the results of each figure's windows.
 
-    Rates, and CPU us a message of all processes but the load.
+    Rates, CPU us a message of all processes but the load, and p99 of the latencies.
     """
 
     name: str
     mesh: OwnMesh
     rates: dict[str, list[float]] = field(default_factory=dict)
     cpu_us: dict[str, list[float]] = field(default_factory=dict)
+    p99_ms: dict[str, list[float]] = field(default_factory=dict)
     receivers: Receivers | None = None
 
     def note(self, figure: str, run: Run) -> None:
@@ -60,6 +61,7 @@ class Side:
         self.rates.setdefault(figure, []).append(run.per_s)
         spent_us = sum(us for process, us in run.cpu_us.items() if process != _LOAD)
         self.cpu_us.setdefault(figure, []).append(spent_us)
+        self.p99_ms.setdefault(figure, []).append(run.p99_ms)
 
 
 async def singles(side: Side, connections: int, seconds: float) -> None:
@@ -179,14 +181,16 @@ def main() -> int:
     except (BenchFailed, RuntimeError, OSError) as failure:
         console.print("[red]The bench failed:[/]", str(failure))
         return 1
-    table = Table("figure", "before/s", "after/s", "rate: quartiles of the ratio", "CPU: quartiles of the ratio")
+    ratio = "quartiles of the ratio"
+    table = Table("figure", "before/s", "after/s", f"rate: {ratio}", f"CPU: {ratio}", f"p99: {ratio}")
     for figure in figures:
         rate = ratios(before.rates[figure], after.rates[figure])
         cpu = ratios(before.cpu_us[figure], after.cpu_us[figure])
+        p99 = ratios(before.p99_ms[figure], after.p99_ms[figure])
         middles = [statistics.median(side.rates[figure]) for side in (before, after)]
-        line = {"bench": "versions", "figure": figure, "pairs": options.rounds, "rate_ratio": rate, "cpu_ratio": cpu}
-        print(json.dumps(line), flush=True)
-        shown = ["  ".join(f"{value:.2f}" for value in three) for three in (rate, cpu)]
+        line = {"bench": "versions", "figure": figure, "pairs": options.rounds}
+        print(json.dumps({**line, "rate_ratio": rate, "cpu_ratio": cpu, "p99_ratio": p99}), flush=True)
+        shown = ["  ".join(f"{value:.2f}" for value in three) for three in (rate, cpu, p99)]
         table.add_row(figure, *(f"{value:,.0f}" for value in middles), *shown)
     console.print(table)
     return 0
