@@ -22,6 +22,8 @@ FIRST_ANSWERS_MAX_S = 10.0
 
 # One request and its checks on this connection; returns the messages moved, None at the end.
 Step = Callable[[HttpConnection], Awaitable[int | None]]
+# A proxy keeps only so many connections that have not sent a request yet.
+OPENED_TOGETHER_MAX = 1_024
 
 
 class Prepared(NamedTuple):
@@ -101,10 +103,11 @@ async def run_closed_loop(
     workers: list[asyncio.Task[None]] = []
     try:
         ports = [port] if isinstance(port, int) else port
-        for number in range(connections):
-            opened.append(await HttpConnection.open("127.0.0.1", ports[number % len(ports)]))
-            # At once: a proxy keeps only so many connections that have not sent a request.
-            workers.append(asyncio.create_task(_work(opened[-1], step, tally)))
+        while len(opened) < connections:
+            for number in range(len(opened), min(len(opened) + OPENED_TOGETHER_MAX, connections)):
+                opened.append(await HttpConnection.open("127.0.0.1", ports[number % len(ports)]))
+            begun = len(workers)
+            workers += [asyncio.create_task(_work(connection, step, tally)) for connection in opened[begun:]]
         await _until(workers, warm_up_s)
         latencies_s: list[float] = []
         tally.latencies_s = latencies_s
