@@ -1,9 +1,10 @@
 """Connections whose application may take requests whole: see whole_exchange.py.
 
-A request is taken if it is a POST that the application may take, its body comes in the same read as
-its head, and fewer than WHOLE_REQUESTS_MAX are worked on. The exchange begins when the read
-has been parsed: an answer, and what it does to the connection, never happens inside the parser.
-Owner of all state: the event loop that accepted the connection.
+A request is taken if it is a POST that the application may take, its body comes in the same read
+as its head, no earlier request of the connection is in progress, and fewer than
+WHOLE_REQUESTS_MAX of the process are. The exchange begins when the read has been parsed: an
+answer, and what it does to the connection, never happens inside the parser. Owner of all state:
+the event loop that accepted the connection.
 """
 
 from typing import Any, cast

@@ -135,10 +135,9 @@ class OpenRequests:
         self._authenticator, self._clock, self._places = authenticator, clock, places
         self._waiting, self._claimed = waiting, claimed
         self._open: set[OpenRequest] = set()
-        # Requests of each principal, and how many came whole; bounded by the number of requests.
-        self._by_principal: Counter[str] = Counter()
-        self._whole_by_principal: Counter[str] = Counter()
-        self._whole = 0
+        # Requests of each principal, by whether they came whole; bounded by the number of requests.
+        self._by_principal: Counter[tuple[str, bool]] = Counter()
+        self._whole_places, self._whole = WHOLE_REQUESTS_MAX, 0
         principals.follow(self._renew)
 
     def __len__(self) -> int:
@@ -147,25 +146,19 @@ class OpenRequests:
     def enter(self, request: OpenRequest) -> None:
         """Register *request* as open, until `leave`."""
         self._open.add(request)
-        self._by_principal[request.session.access.principal.name] += 1
-        if request.is_whole:
-            self._whole += 1
-            self._whole_by_principal[request.session.access.principal.name] += 1
+        self._by_principal[request.session.access.principal.name, request.is_whole] += 1
+        self._whole += request.is_whole
         if request.session.until_ms - self._clock.now_ms() < OPEN_MAX_MS:
             self._watch_time(request)
 
     def leave(self, request: OpenRequest) -> None:
         """Remove *request*."""
         self._open.discard(request)
-        name = request.session.access.principal.name
-        self._by_principal[name] -= 1
-        if not self._by_principal[name]:
-            del self._by_principal[name]
-        if request.is_whole:
-            self._whole -= 1
-            self._whole_by_principal[name] -= 1
-            if not self._whole_by_principal[name]:
-                del self._whole_by_principal[name]
+        mine = request.session.access.principal.name, request.is_whole
+        self._whole -= request.is_whole
+        self._by_principal[mine] -= 1
+        if not self._by_principal[mine]:
+            del self._by_principal[mine]
         if request.timer is not None:
             request.timer.cancel()
             request.timer = None
@@ -178,15 +171,15 @@ class OpenRequests:
         principal.
         """
         if is_whole:
-            if self._whole >= WHOLE_REQUESTS_MAX // CALM_SHARE:
-                _require_share(self._whole_by_principal[principal], self._whole, WHOLE_REQUESTS_MAX)
+            if self._whole >= self._whole_places // CALM_SHARE:
+                _require_share(self._by_principal[principal, True], self._whole, self._whole_places)
             return
         if len(self._open) - self._whole < self._places // CALM_SHARE:
             return
         working = len(self._open) - self._whole - self._waiting()
         if working >= self._places // CALM_SHARE:
-            others = self._whole_by_principal[principal] + self._claimed(principal)
-            _require_share(self._by_principal[principal] - others, working, self._places)
+            mine = self._by_principal[principal, False] - self._claimed(principal)
+            _require_share(mine, working, self._places)
 
     def _renew(self) -> None:
         for request in list(self._open):

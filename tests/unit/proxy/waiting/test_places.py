@@ -1,61 +1,72 @@
-"""Places of open requests: those that came whole and all others do not take each other's."""
+"""Of the requests that a proxy works on at a time, one principal has a share: its own are refused beyond it, and others find places."""
 
-from types import SimpleNamespace
-from typing import Any
+import asyncio
+from collections import Counter
 
+import httpx
 import pytest
 
-from tern_proxy.waiting import open_requests
-from tern_proxy.waiting.open_requests import OpenRequest, OpenRequests
-from tern_wire.errors import ShareExceeded
-from tern_wire.limits_requests import CALM_SHARE
+from tern_wire.limits import REQUESTS_MAX, WHOLE_REQUESTS_MAX
+from tern_wire.limits_requests import SHARE_OF_FREE
+from tests.support.loops import eventually
+from tests.support.proxy.guarded_mesh import OWN, GuardedMesh, guarded_mesh
+from tests.support.proxy.transaction_requests import code_of
 
-FOR_EVER_MS = 1 << 60
-
-
-def places(count: int) -> OpenRequests:
-    """Of a proxy without requests."""
-    clock: Any = SimpleNamespace(now_ms=lambda: 0)
-    principals: Any = SimpleNamespace(follow=lambda _: None)
-    nobody: Any = None
-    return OpenRequests(principals, nobody, clock, waiting=lambda: 0, claimed=lambda _: 0, places=count)
+pytestmark = pytest.mark.anyio
+PLACES = 40
+# What one has when nobody else has any: twice what is free.
+SHARE = -(-SHARE_OF_FREE * PLACES // (SHARE_OF_FREE + 1))
 
 
-def opened(open_: OpenRequests, principal: str, *, is_whole: bool) -> OpenRequest:
-    """Return one more open request."""
-    access = SimpleNamespace(principal=SimpleNamespace(name=principal))
-    session: Any = SimpleNamespace(access=access, until_ms=FOR_EVER_MS)
-    nothing: Any = None
-    request = OpenRequest(session, nothing, {}, nothing, nothing, nothing, is_whole=is_whole)
-    open_.enter(request)
-    return request
+def send(mesh: GuardedMesh, key: str) -> "asyncio.Task[httpx.Response]":
+    """A send that the broker does not answer."""
+    return asyncio.create_task(mesh.ask("POST", "/v1/topics/orders/messages", key, content=b"x"))
 
 
-def taken(open_: OpenRequests, principal: str, *, is_whole: bool) -> list[OpenRequest]:
-    """Open requests of *principal* until its share is used up."""
-    found: list[OpenRequest] = []
-    while True:
-        try:
-            open_.require_place(principal, is_whole=is_whole)
-        except ShareExceeded:
-            return found
-        found.append(opened(open_, principal, is_whole=is_whole))
-        assert len(found) < 1_000
+async def arrived(mesh: GuardedMesh, tasks: "list[asyncio.Task[httpx.Response]]") -> None:
+    """Until each of *tasks* is answered or open."""
+    await eventually(lambda: len(mesh.guard.open) + sum(task.done() for task in tasks) == len(tasks), "all are there")
 
 
-@pytest.mark.parametrize("is_whole", [True, False])
-def test_a_share_of_one_kind_leaves_the_other_kind_free(monkeypatch: pytest.MonkeyPatch, is_whole: bool) -> None:
-    """Two thirds for one who is alone, also of the other kind; a newcomer finds room; places come back."""
-    monkeypatch.setattr(open_requests, "WHOLE_REQUESTS_MAX", 60)
-    open_ = places(60)
-    first = taken(open_, "a", is_whole=is_whole)
-    assert len(first) == 40
-    assert len(taken(open_, "a", is_whole=not is_whole)) == 40
-    open_.require_place("b", is_whole=is_whole)
-    open_.require_place("b", is_whole=not is_whole)
-    for request in first:
-        open_.leave(request)
-    assert len(open_) == 40
-    for _ in range(60 // CALM_SHARE - 1):
-        open_.require_place("a", is_whole=is_whole)
-        opened(open_, "a", is_whole=is_whole)
+async def test_one_principal_takes_its_share_and_another_finds_a_place() -> None:
+    """429 that says so; nothing of it is done, and when its own requests end it goes on."""
+    async with guarded_mesh() as mesh:
+        # Sends come whole, with a key that is known, and have places of that kind.
+        mesh.guard.open._places = mesh.guard.open._whole_places = PLACES
+        greedy, other = mesh.known.put("greedy", OWN), mesh.known.put("other", OWN)
+        assert (await mesh.ask("POST", "/v1/topics/orders/messages", greedy, content=b"x")).status_code == 201
+        mesh.brokers[0].hold()
+        tasks = [send(mesh, greedy) for _ in range(PLACES + 10)]
+        await arrived(mesh, tasks)
+        assert len(mesh.guard.open) == SHARE
+        refused = [task.result() for task in tasks if task.done()]
+        assert {code_of(answer) for answer in refused} == {(429, "share-exceeded")}
+        assert all(answer.json()["retry_after_ms"] > 0 for answer in refused)
+        assert all("requests at a time" in answer.text for answer in refused)
+        tasks.append(send(mesh, other))
+        await arrived(mesh, tasks)
+        assert len(mesh.guard.open) == SHARE + 1
+        mesh.brokers[0].let_go()
+        answers = Counter([(await task).status_code for task in tasks])
+        assert answers == {201: SHARE + 1, 429: len(tasks) - SHARE - 1}
+        assert (await mesh.ask("POST", "/v1/topics/orders/messages", greedy, content=b"x")).status_code == 201
+        assert not mesh.guard.open._by_principal
+
+
+async def test_polls_that_wait_take_no_places() -> None:
+    """They have bounds of their own."""
+    async with guarded_mesh() as mesh:
+        mesh.guard.open._places = PLACES
+        key = mesh.known.put("greedy", OWN)
+        path = "/v1/topics/orders/groups/billing/receive"
+        polls = [asyncio.create_task(mesh.ask("POST", path, key, json={"wait": "20s"})) for _ in range(2 * PLACES)]
+        await eventually(lambda: len(mesh.proxy.parking) == len(polls), "all wait")
+        assert (await mesh.ask("POST", "/v1/topics/orders/messages", key, content=b"x")).status_code == 201
+        mesh.proxy.stop_waiting()
+        assert {(await poll).status_code for poll in polls} == {200}
+
+
+def test_the_share_is_of_what_the_listener_takes() -> None:
+    """A single tenant has two thirds of it."""
+    assert SHARE_OF_FREE * REQUESTS_MAX // (SHARE_OF_FREE + 1) == 341
+    assert SHARE_OF_FREE * WHOLE_REQUESTS_MAX // (SHARE_OF_FREE + 1) == 2_730
