@@ -136,6 +136,13 @@ async def test_a_link_with_too_much_on_its_way_is_overload(monkeypatch: pytest.M
         assert (await mesh.post(ONE, b"x")).status_code == 201
 
 
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Flights gather until all are there, however long that takes."""
+    monkeypatch.setattr(lanes, "GATHER_SHARE", 1e9)
+    monkeypatch.setattr(lanes, "GATHER_MAX_S", 600.0)
+
+
 class _Piece:
     size_bytes = 1
 
@@ -186,10 +193,8 @@ async def _some_turns() -> None:
         await asyncio.sleep(0)
 
 
-async def test_behind_a_flight_of_several_as_many_gather(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_behind_a_flight_of_several_as_many_gather(patient: None) -> None:
     """The first three of four answered clients wait for the fourth, and one flight takes all."""
-    monkeypatch.setattr(lanes, "GATHER_SHARE", 1e9)
-    monkeypatch.setattr(lanes, "GATHER_MAX_S", 600.0)
     lane = _OpenLane()
     await lane.send(4)
     await lane.land(0)
@@ -217,10 +222,8 @@ async def test_a_gathering_flight_leaves_in_time_without_those_who_stay_away(mon
     assert lane.carried_in == [4, 2, 2]
 
 
-async def test_one_client_never_waits_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_one_client_never_waits_for_others(patient: None) -> None:
     """Behind a flight of one piece the next one leaves at once, however long a flight may gather."""
-    monkeypatch.setattr(lanes, "GATHER_SHARE", 1e9)
-    monkeypatch.setattr(lanes, "GATHER_MAX_S", 600.0)
     lane = _OpenLane()
     for number in range(3):
         lane.submit(_Piece())
@@ -230,10 +233,8 @@ async def test_one_client_never_waits_for_others(monkeypatch: pytest.MonkeyPatch
     assert lane.crowded_at_s == -math.inf
 
 
-async def test_a_second_flight_in_the_air_does_not_end_the_gathering(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_second_flight_in_the_air_does_not_end_the_gathering(patient: None) -> None:
     """Two flights of three; behind the first three gather, although only one is in flight."""
-    monkeypatch.setattr(lanes, "GATHER_SHARE", 1e9)
-    monkeypatch.setattr(lanes, "GATHER_MAX_S", 600.0)
     lane = _OpenLane()
     await lane.send(3, 3)
     await lane.land(0)
@@ -245,10 +246,8 @@ async def test_a_second_flight_in_the_air_does_not_end_the_gathering(monkeypatch
     assert lane.carried_in == [3, 3, 3]
 
 
-async def test_half_of_all_that_is_under_way_leaves_in_the_middle_of_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_half_of_all_that_is_under_way_leaves_in_the_middle_of_a_turn(patient: None) -> None:
     """Behind a flight of 64 pieces two of 32 fly, so that one is stored while the proxy reads the other."""
-    monkeypatch.setattr(lanes, "GATHER_SHARE", 1e9)
-    monkeypatch.setattr(lanes, "GATHER_MAX_S", 600.0)
     lane = _OpenLane()
     await lane.send(64)
     await lane.land(0)
@@ -263,10 +262,8 @@ async def test_half_of_all_that_is_under_way_leaves_in_the_middle_of_a_turn(monk
     assert lane.carried_in == [64, 32, 32, 32]
 
 
-async def test_a_few_pieces_are_worth_one_entry(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_few_pieces_are_worth_one_entry(patient: None) -> None:
     """Half of them would not be worth a second entry of its own."""
-    monkeypatch.setattr(lanes, "GATHER_SHARE", 1e9)
-    monkeypatch.setattr(lanes, "GATHER_MAX_S", 600.0)
     lane = _OpenLane()
     pieces = 2 * lanes.HALF_FLIGHT_WORK - 2
     await lane.send(pieces)
@@ -275,10 +272,10 @@ async def test_a_few_pieces_are_worth_one_entry(monkeypatch: pytest.MonkeyPatch)
     assert lane.carried_in == [pieces, pieces]
 
 
-async def test_pieces_that_are_more_work_are_split_when_they_are_fewer(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_pieces_that_are_more_work_are_split_when_they_are_fewer(
+    patient: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Eight receives with acks of 32 messages are as much work as fifty sends."""
-    monkeypatch.setattr(lanes, "GATHER_SHARE", 1e9)
-    monkeypatch.setattr(lanes, "GATHER_MAX_S", 600.0)
     monkeypatch.setattr(_OpenLane, "work_of", lambda _self, _piece: 6)
     lane = _OpenLane()
     await lane.send(8)
