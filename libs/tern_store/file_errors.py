@@ -7,6 +7,7 @@ from typing import ParamSpec, TypeVar
 
 from tern_store.errors import SyncLost
 from tern_store.files import Advice, Buffer, Files
+from tern_store.open_files import OUT_OF_DESCRIPTORS
 
 # Refused calls are repeated within seconds: a lasting lack is reported without gaps, and one that
 # is over soon disappears from the report.
@@ -35,6 +36,7 @@ class NotedFiles:
         """*monotonic*: seconds, from any origin."""
         self._files, self._monotonic = files, monotonic
         self._refused: tuple[float, OSError] | None = None
+        self._is_short = False
 
     def lack(self) -> str:
         """A sentence about a refusal of the last seconds; empty if there was none."""
@@ -45,6 +47,11 @@ class NotedFiles:
         remedy = _REMEDIES.get(error.errno or 0, "see what the operating system lacks")
         where = f" ({error.filename})" if error.filename else ""
         return f"{error.strerror}{where}: {remedy}"
+
+    def take_short(self) -> bool:
+        """Whether an open was refused for want of a descriptor since the last call."""
+        is_short, self._is_short = self._is_short, False
+        return is_short
 
     def open(self, path: Path, *, create: bool = False) -> int:
         """Forward to `Files.open` and note a refusal."""
@@ -134,5 +141,6 @@ class NotedFiles:
         except OSError as error:
             if error.errno not in _EXPECTED:
                 # Without its frames, which would keep their variables alive.
+                self._is_short = self._is_short or error.errno in OUT_OF_DESCRIPTORS
                 self._refused = self._monotonic(), OSError(error.errno, error.strerror, error.filename)
             raise

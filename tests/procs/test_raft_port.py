@@ -17,6 +17,7 @@ from tests.support.mesh.strangers import Flood, lowered_limit, ports_of
 
 # Everybody dials the member with the smallest name.
 VICTIM = "broker-a-0"
+WIDE_QUEUES = 40
 LARGE_SIZE_BYTES = MESSAGE_BODY_SIZE_MAX_BYTES
 
 
@@ -106,6 +107,10 @@ def test_a_flood_takes_no_descriptor_from_a_save_or_a_peer(mesh: Mesh) -> None:
         """The states that are complete."""
         return {path.name for path in state.glob("state-*.bin")}
 
+    # Rows for many files, of which a save writes all: other tests' queues may be among them, so there are not 64.
+    mesh.create("port-wide", queues=WIDE_QUEUES)
+    for _ in range(WIDE_QUEUES):
+        assert mesh.settled("POST", "/v1/topics/port-wide/messages", content=b"a row").status_code == 201
     counted, before = refusals(mesh, VICTIM), saved()
     with lowered_limit(pid, 40), Flood(ports_of(process), held_max=150, opened_per_s=200) as flood:
         eventually(lambda: flood.opened > 400, within_s=30, what="they crowd")

@@ -36,7 +36,7 @@ def silent() -> Iterator[None]:
 
 def is_old(engine: Engine) -> bool:
     """Whether its release is the first one."""
-    return engine._version == STATE_MACHINE_VERSION
+    return engine._raft_config.version == STATE_MACHINE_VERSION
 
 
 class Trial:

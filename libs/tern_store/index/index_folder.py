@@ -14,6 +14,7 @@ complete; the last page and the last block may be short.
 import errno
 from collections import OrderedDict
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,7 @@ from tern_store.checksum import crc32
 from tern_store.errors import DerivedDamage
 from tern_store.files import Buffer, Files, discard
 from tern_store.log.sync_job import SyncJob
+from tern_store.open_files import OpenFiles
 from tern_wire.records.index_layout import INDEX_ENTRY_SIZE_BYTES, INDEX_HEADER_SIZE_BYTES, INDEX_SLOT_SIZE_BYTES
 
 FOLDER = "index"
@@ -88,7 +90,7 @@ class IndexFolder:
         self.shape = shape
         self._directory, self._files = directory / FOLDER, files
         files.makedirs(self._directory)
-        self._fds: OrderedDict[Path, int] = OrderedDict()
+        self._open_files: OpenFiles[Path] = OpenFiles(files, OPEN_FILES_MAX)
         self._dirty: dict[Path, None] = {}
         self._has_new_names = False
         self._pieces: OrderedDict[tuple[int, int], bytes] = OrderedDict()
@@ -177,31 +179,29 @@ class IndexFolder:
         """Unlink a file and its checks. Not durable: a name that reappears is removed again."""
         for path in (self.path(base), self.checks_path(base)):
             self._dirty.pop(path, None)
-            fd = self._fds.pop(path, None)
-            if fd is not None:
-                self._files.close(fd)
+            self._open_files.close(path)
             discard(path, self._files)
+
+    def close_files(self) -> None:
+        """Close all open files. The next write or read opens its own again."""
+        self._open_files.close_all()
 
     def close(self) -> None:
         """Close the files; forget read pieces and unsynced files."""
-        while self._fds:
-            self._files.close(self._fds.popitem()[1])
+        self.close_files()
         self._pieces.clear()
         self._dirty, self._has_new_names = {}, False
 
     def _fd(self, path: Path, *, create: bool = False) -> int:
-        fd = self._fds.get(path)
+        fd = self._open_files.get(path)
         if fd is not None:
-            self._fds.move_to_end(path)
             return fd
+        return self._open_files.open(path, partial(self._create if create else self._files.open, path))
+
+    def _create(self, path: Path) -> int:
         try:
-            fd = self._files.open(path)
+            return self._files.open(path)
         except FileNotFoundError:
-            if not create:
-                raise
             fd = self._files.open(path, create=True)
             self._has_new_names = True
-        if len(self._fds) >= OPEN_FILES_MAX:
-            self._files.close(self._fds.popitem(last=False)[1])
-        self._fds[path] = fd
-        return fd
+            return fd

@@ -219,6 +219,10 @@ class KeyIndex:
             while file in self._files and (step := next(steps, None)) is not None:
                 yield step
 
+    def close_files(self) -> None:
+        """Close all open files. The next write or read opens its own again."""
+        self._folder.close_files()
+
     def close(self) -> None:
         """Close the files; the log has the entries that were not flushed."""
         self._folder.close()

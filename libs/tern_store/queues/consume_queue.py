@@ -247,6 +247,11 @@ class ConsumeQueues:
         """Read everything on disk once, in steps. Damage is yielded, never raised."""
         return chain(self._entries.verify(), self._times.verify())
 
+    def close_files(self) -> None:
+        """Close all open files. The next write or read opens its own again."""
+        self._entries.close_files()
+        self._times.close_files()
+
     def close(self) -> None:
         """Close the files; the log has the rows that were not flushed."""
         self._gathered.clear()

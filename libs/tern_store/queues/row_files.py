@@ -283,13 +283,17 @@ class RowFiles:
                     yield Checked(size)
                 row = stop
 
+    def close_files(self) -> None:
+        """Close all open files. The next write or read opens its own again."""
+        self._folders.close_files()
+
     def close(self) -> None:
         """Close the files; the log has the rows that were not flushed."""
         self._reset()
 
     # Below ----------------------------------------------------------------------------------------
     def _reset(self) -> None:
-        self._folders.close()
+        self._folders.close_files()
         self._sequences, self._waiting, self._buffered_bytes = {}, OrderedDict(), 0
         self._write_at_bytes = self._buffer_max_bytes
 

@@ -17,13 +17,14 @@ durable names: the job of its flush synced the directories before the state was 
 
 import errno
 import re
-from collections import OrderedDict
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 from tern_store.errors import DerivedDamage
 from tern_store.files import Buffer, Files, discard
 from tern_store.log.sync_job import SyncJob
+from tern_store.open_files import OpenFiles
 
 Key = tuple[int, ...]
 ROWS, CHECKS = "", ".crc"
@@ -38,9 +39,9 @@ class RowFolders:
 
     def __init__(self, directory: Path, leaf: str, file_size_bytes: int, open_files_max: int, files: Files) -> None:
         self._directory, self._leaf, self._files = directory, leaf, files
-        self._file_size_bytes, self._open_files_max = file_size_bytes, open_files_max
+        self._file_size_bytes = file_size_bytes
         files.makedirs(directory)
-        self._fds: OrderedDict[Slot, int] = OrderedDict()
+        self._open_files: OpenFiles[Slot] = OpenFiles(files, open_files_max)
         self._dirty: dict[Slot, None] = {}
         self._dirty_directories: dict[Path, None] = {}
         # Existing files that the restored state does not need: the process may have been killed
@@ -62,22 +63,18 @@ class RowFolders:
 
     def write(self, slot: Slot, data: Buffer, position: int) -> None:
         """Write all of *data*; the next job makes it durable. Raises the kernel's OSError."""
-        fd = self._fds.get(slot)
+        fd = self._open_files.get(slot)
         if fd is None:
-            fd = self._open(slot, create=True)
-        else:
-            self._fds.move_to_end(slot)
+            fd = self._open_files.open(slot, partial(self._create, slot))
         self._dirty[slot] = None
         self._files.pwrite(fd, data, position)
 
     def read(self, slot: Slot, position: int, size: int, *, keep_open: bool = True) -> bytes:
         """*size* bytes. DerivedDamage if the file is missing, shorter, or unreadable."""
         try:
-            fd = self._fds.get(slot)
+            fd = self._open_files.get(slot)
             if fd is None:
-                fd = self._open(slot, create=False)
-            else:
-                self._fds.move_to_end(slot)
+                fd = self._open_files.open(slot, partial(self._files.open, self.path(slot)))
             data = self._files.pread(fd, size, position)
         except FileNotFoundError as error:
             raise DerivedDamage(self.path(slot), 0, "the file is missing") from error
@@ -86,7 +83,7 @@ class RowFolders:
                 raise
             raise DerivedDamage(self.path(slot), position, "the disk cannot read it") from error
         if not keep_open:
-            self._close(slot)
+            self._open_files.close(slot)
         if len(data) < size:
             raise DerivedDamage(self.path(slot), position + len(data), f"the file ends before byte {position + size}")
         return data
@@ -155,16 +152,15 @@ class RowFolders:
 
     def wipe(self) -> None:
         """Remove every file, also those with another size per file."""
-        self.close()
+        self.close_files()
         self._dirty, self._dirty_directories, self._retired, self._unsure = {}, {}, {}, set()
         for key, names in self._names():
             for match in names:
                 self._files.unlink(Path(f"{self._folder(key)}/{match[0]}"))
 
-    def close(self) -> None:
-        """Close all open files."""
-        while self._fds:
-            self._files.close(self._fds.popitem()[1])
+    def close_files(self) -> None:
+        """Close all open files. The next write or read opens its own again."""
+        self._open_files.close_all()
 
     # Below ----------------------------------------------------------------------------------------
     def _folder(self, key: Key) -> str:
@@ -180,12 +176,6 @@ class RowFolders:
             if self._leaf:
                 names = self._files.listdir(Path(self._folder(key))) if self._leaf in names else []
             yield key, [match for match in map(_FILE_NAME.fullmatch, names) if match is not None]
-
-    def _open(self, slot: Slot, *, create: bool) -> int:
-        while len(self._fds) >= self._open_files_max:
-            self._files.close(self._fds.popitem(last=False)[1])
-        fd = self._fds[slot] = self._create(slot) if create else self._files.open(self.path(slot))
-        return fd
 
     def _create(self, slot: Slot) -> int:
         assert slot[:2] not in self._retired, "a saved state may need it as it is"
@@ -210,9 +200,4 @@ class RowFolders:
 
     def _forget(self, slot: Slot) -> None:
         self._dirty.pop(slot, None)
-        self._close(slot)
-
-    def _close(self, slot: Slot) -> None:
-        fd = self._fds.pop(slot, None)
-        if fd is not None:
-            self._files.close(fd)
+        self._open_files.close(slot)

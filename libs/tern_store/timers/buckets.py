@@ -281,6 +281,10 @@ class TimerBuckets:
         """Forward to RowFiles.verify."""
         return self._rows.verify()
 
+    def close_files(self) -> None:
+        """Close all open files. The next write or read opens its own again."""
+        self._rows.close_files()
+
     def close(self) -> None:
         """Close the files; rows that were not flushed are dropped."""
         self._forget()

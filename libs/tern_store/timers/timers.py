@@ -278,6 +278,10 @@ class Timers:
         """
         return self._buckets.verify()
 
+    def close_files(self) -> None:
+        """Close all open files. The next write or read opens its own again."""
+        self._buckets.close_files()
+
     def close(self) -> None:
         """Close the files; the log has the rows that were not flushed."""
         self._forget()

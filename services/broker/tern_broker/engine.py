@@ -76,8 +76,7 @@ class Engine:
         files = noted = NotedFiles(files, runtime.monotonic)
         # The resource that the operating system refuses this node, in a sentence; "" if none.
         self.lack = noted.lack
-        raft_config = config.raft()
-        self._version = raft_config.version
+        raft_config = self._raft_config = config.raft()
         votes = RaftNode.open_votes(raft_config, incarnation=runtime.new_id(), files=files)
         if votes.replaced:
             log.warning("this node has lost its votes: the group must readmit it", extra={"reason": votes.replaced})
@@ -152,6 +151,7 @@ class Engine:
             self._disk,
             state=lambda: self.state,
             applied=lambda: self.raft.applied_index,
+            is_short=noted.take_short,
             monotonic=runtime.monotonic,
         )
         self._allocator = Allocator(self._log, self._disk)
@@ -250,7 +250,7 @@ class Engine:
 
     # Apply ----------------------------------------------------------------------------------------
     def _apply(self, entry: StoredEntry) -> None:
-        self._ending.require_known(entry.version, self._version)
+        self._ending.require_known(entry.version, self._raft_config.version)
         try:
             self._apply_whole(entry)
         except Exception as error:
@@ -274,7 +274,7 @@ class Engine:
         else:
             at = entry.position + HEADER_SIZE_BYTES
             applied = self.state.apply(entry.body, at, entry.index, version=entry.version)
-            self._ending.require_known(self.state.feature_level.level, self._version)
+            self._ending.require_known(self.state.feature_level.level, self._raft_config.version)
             # Durable here: a verdict exists only for an entry that a majority has synced.
             self.proposer.decided(entry.index, entry.term, applied)
             names = self._topic_names(applied) if applied.appends else {}

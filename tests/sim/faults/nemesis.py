@@ -309,8 +309,14 @@ class Nemesis:
             self._rng.choice((0.05, 0.5, 1.0)),
             self._rng.sample(REFUSALS, self._rng.randint(1, len(REFUSALS))),
         )
-        files.refuse(random.Random(self._rng.random()), share, errors)
-        self.done("refuse", f"{machine.name}, {share:.0%}")
+        rng = random.Random(self._rng.random())
+        if errno.EMFILE in errors and rng.random() < 0.5:
+            # The usual way to run short: what is open stays open, and another one is refused.
+            files.open_files_max = files.open_count() + rng.randint(0, 4)
+            self.done("refuse", f"{machine.name}, more than {files.open_files_max} open files")
+        else:
+            files.refuse(rng, share, errors)
+            self.done("refuse", f"{machine.name}, {share:.0%}")
         self.until(self._rng.uniform(0.3, 3.0), files.relent)
 
     def _worn(self) -> None:

@@ -36,6 +36,7 @@ class FaultyFiles:
     def __init__(self) -> None:
         self.operations = 0  # that change something, or make it durable
         self.cut_at: int | None = None  # the operation during which the power goes
+        self.open_files_max: int | None = None  # of the process; None: as many as it likes
         self.capacity_bytes: int | None = None  # of the disk; None: as much as you like
         self.tape: list[Effect] | None = None  # a list here gets every effect from now on
         self._is_off = False
@@ -57,12 +58,12 @@ class FaultyFiles:
 
     def relent(self) -> None:
         """Nothing is refused any more."""
-        self._refusal = None
+        self._refusal = self.open_files_max = None
 
     @property
     def is_refusing(self) -> bool:
         """Whether it may refuse anything now."""
-        return self._refusal is not None
+        return self._refusal is not None or self.open_files_max is not None
 
     def wear(self, path: Path, start: int, stop: int) -> None:
         """The bytes [start, stop) of the file cannot be read any more (EIO) until they are written anew."""
@@ -151,6 +152,8 @@ class FaultyFiles:
     # The protocol ----------------------------------------------------------------------------------------------
     def open(self, path: Path, *, create: bool = False) -> int:
         self._require_power()
+        if self.open_files_max is not None and len(self._fds) >= self.open_files_max:
+            raise _error(errno.EMFILE, path)
         number = self._disk.names.get(path.parent, {}).get(path.name)
         if number is None:
             if not create:

@@ -40,8 +40,13 @@ class Saver:
         *,
         state: Callable[[], StateMachine],
         applied: Callable[[], int],
+        is_short: Callable[[], bool],
         monotonic: Callable[[], float],
     ) -> None:
+        """*is_short*: whether a file could not be opened, for want of a descriptor, since its last
+        call.
+        """
+        self._is_short = is_short
         self._store, self._log_disk, self._disk = store, log_disk, disk
         self._state, self._applied, self._monotonic = state, applied, monotonic
         self._saved_at_s = monotonic()
@@ -61,6 +66,10 @@ class Saver:
 
     def save_if_due(self) -> None:
         """Save after a number of bytes, or a time after the last save. Called every few ms."""
+        if self._is_short():
+            # They are opened again when they are needed; a save needs some at once.
+            for part in (self._store.queues, self._store.keys, self._store.timers):
+                part.close_files()
         applied = self._mark
         if self._is_busy or self._applied() <= (applied.index if applied is not None else 1):
             return

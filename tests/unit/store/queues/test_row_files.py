@@ -305,7 +305,7 @@ def test_damage_at_any_byte_is_told_and_never_read() -> None:
                     refused += 1
                     assert damage.position >= 16 * SIZE
                     assert reader.keys() == []
-                reader._folders.close()
+                reader._folders.close_files()
             assert refused
             content[at] ^= 1 << at % 8
     assert not damages(rows)
@@ -324,7 +324,7 @@ def test_a_missing_or_short_file_is_damage_at_once_and_changes_nothing(tmp_path:
                 one.unlink()
             else:
                 one.write_bytes(short)
-            rows._folders.close()
+            rows._folders.close_files()
             assert one in [damage.file for damage in damages(rows)]
             again = opened(tmp_path)
             with pytest.raises(DerivedDamage) as raised:
@@ -333,7 +333,7 @@ def test_a_missing_or_short_file_is_damage_at_once_and_changes_nothing(tmp_path:
             assert len(short or b"") <= raised.value.position < len(whole) or short is None
         one.write_bytes(whole)
         assert sorted(tmp_path.rglob("*")) == names
-    rows._folders.close()
+    rows._folders.close_files()
     again.restore(marks)
     assert again.read(KEY, 0, 99) == some(0, 61)
 
