@@ -18,6 +18,7 @@ from pysyncobj.version import VERSION
 from tern_raft.journal import CommitLogJournal, LogItem
 from tern_raft.transport import PeerTransport
 from tern_store import EntryKind, StoredEntry
+from tern_wire.link.requests import Parts
 
 PINNED_VERSION = "0.3.17"
 # Entries sent to a peer and not acknowledged. A slow follower receives entries at the pace of its
@@ -31,7 +32,8 @@ APPLY_SLICE_S = 0.02
 APPLY_RUN_ENTRIES = 64
 APPLY_RUN_SIZE_BYTES = 256 << 10
 APPLY_RUN_S = 0.03
-HEARTBEAT_PERIOD_S = 0.1
+# Four in the shortest election time.
+HEARTBEAT_PERIOD_S = 0.125
 
 
 class _NoPoller:
@@ -162,7 +164,8 @@ class Consensus(SyncObj):  # type: ignore[misc]
         for node in self._SyncObj__otherNodes:
             has_log = self.isNodeConnected(node) and self.peers.membership.has_log(str(node.id))
             if has_log and self._is_reachable(node):
-                self._send_append(node, min(self._SyncObj__raftNextIndex[node] - 1, self.journal.log.end_index), [])
+                previous = min(self._SyncObj__raftNextIndex[node] - 1, self.journal.log.end_index)
+                self.peers.post(node, self._append(previous, []))
                 asked[str(node.id)] = self.peers.last_number
         return asked
 
@@ -257,6 +260,9 @@ class Consensus(SyncObj):  # type: ignore[misc]
         now = monotonic()
         self._SyncObj__newAppendEntriesTime = now + HEARTBEAT_PERIOD_S
         log = self.journal.log
+        # By the first entry in them, heartbeats by the one before: usually equal for both peers.
+        encoded: dict[int, tuple[Parts, int]] = {}
+        heartbeats: dict[int, Parts] = {}
         for node in self._SyncObj__otherNodes:
             if not self.isNodeConnected(node) or not self.peers.membership.has_log(str(node.id)):
                 continue
@@ -270,15 +276,20 @@ class Consensus(SyncObj):  # type: ignore[misc]
                     )
                 continue
             while following <= log.end_index and self._has_window(node, following):
-                entries = self.journal.entries(following, APPEND_SIZE_MAX_BYTES)
-                self._send_append(node, following - 1, [(entry, entry.index, entry.term) for entry in entries])
-                following = self._SyncObj__raftNextIndex[node] = entries[-1].index + 1
+                if following not in encoded:
+                    encoded[following] = self._append_from(following)
+                parts, behind = encoded[following]
+                self.peers.post(node, parts)
+                following = self._SyncObj__raftNextIndex[node] = behind
                 sent = True
             if sent:
                 self._heartbeat_at[node] = now + HEARTBEAT_PERIOD_S
             elif now >= self._heartbeat_at.get(node, 0.0):
                 self._heartbeat_at[node] = now + HEARTBEAT_PERIOD_S
-                self._send_append(node, min(following - 1, log.end_index), [])
+                previous = min(following - 1, log.end_index)
+                if previous not in heartbeats:
+                    heartbeats[previous] = self._append(previous, [])
+                self.peers.post(node, heartbeats[previous])
 
     def _is_reachable(self, node: Node) -> bool:
         """Whether our log still holds the entries that *node* lacks; otherwise it needs a copy."""
@@ -294,16 +305,23 @@ class Consensus(SyncObj):  # type: ignore[misc]
         )
         return in_flight < IN_FLIGHT_ENTRIES_MAX and self.peers.buffered_bytes(node) < IN_FLIGHT_SIZE_MAX_BYTES
 
-    def _send_append(self, node: Node, previous: int, entries: list[tuple[StoredEntry, int, int]]) -> None:
-        message = {
-            "type": "append_entries",
-            "term": self.raftCurrentTerm,
-            "commit_index": self.raftCommitIndex,
-            "entries": entries,
-            "prevLogIdx": previous,
-            "prevLogTerm": self.journal.log.term_at(previous),
-        }
-        self.peers.send(node, message)
+    def _append_from(self, following: int) -> tuple[Parts, int]:
+        """The append with the entries from *following* on, and the index behind them."""
+        entries = self.journal.entries(following, APPEND_SIZE_MAX_BYTES)
+        message = self._append(following - 1, [(entry, entry.index, entry.term) for entry in entries])
+        return message, entries[-1].index + 1
+
+    def _append(self, previous: int, entries: list[tuple[StoredEntry, int, int]]) -> Parts:
+        return self.peers.encode_append(
+            {
+                "type": "append_entries",
+                "term": self.raftCurrentTerm,
+                "commit_index": self.raftCommitIndex,
+                "entries": entries,
+                "prevLogIdx": previous,
+                "prevLogTerm": self.journal.log.term_at(previous),
+            }
+        )
 
     def _SyncObj__applyLogEntries(self) -> bool:
         """Our bounded apply (R7).

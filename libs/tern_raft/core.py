@@ -9,6 +9,9 @@ from typing import Any, Protocol
 from tern_raft.journal import CommitLogJournal
 from tern_store import EntryKind, StoredEntry
 
+# Types of which most say nothing new.
+HEARTBEATS = frozenset({"append_entries", "next_node_idx"})
+
 
 class Core(Protocol):
     """Implemented by consensus.Consensus, whose docstrings describe the methods."""
@@ -18,6 +21,7 @@ class Core(Protocol):
     raftCommitIndex: int
     raftLastApplied: int
     _SyncObj__raftNextIndex: dict[Any, int]
+    _SyncObj__raftMatchIndex: dict[Any, int]
     _SyncObj__lastResponseTime: dict[Any, float]
 
     @property
@@ -69,3 +73,11 @@ class Core(Protocol):
     ) -> StoredEntry:
         """See Consensus.append."""
         ...
+
+
+def progress(core: Core, node: Any) -> tuple[object, ...]:
+    """What an append of *node*, or its answer to one, may change that a tick acts on.
+    If neither has, an idle node need not tick: two thirds of its wake-ups are heartbeats.
+    """
+    sent = core._SyncObj__raftNextIndex.get(node), core._SyncObj__raftMatchIndex.get(node)
+    return (*sent, core.raftCommitIndex, core.raftCurrentTerm, core.leader_name, core.journal.log.end_index)

@@ -20,15 +20,13 @@ from tern_raft.readmission import Readmission
 from tern_raft.runtime import Disk, Links, PeerStatus, Runtime
 from tern_raft.transfer import Transfer
 from tern_raft.transport import PeerTransport
+from tern_raft.upkeep_clock import UpkeepClock
 from tern_store import CommitLog, EntryKind, Files, Genesis, StoredEntry, SyncJob, VoteFile
 from tern_store.files import REAL_FILES
 from tern_store.state.vote_file import Standing
 from tern_wire.limits import SEGMENT_SIZE_DEFAULT_BYTES
 
 log = logging.getLogger(__name__)
-# Clock of heartbeats and upkeep; events drive the rest. A little more than a heartbeat's period, so
-# that no tick comes just too early for one.
-TICK_PERIOD_S = 0.105
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +89,7 @@ class RaftNode:
         self._on_clock, self._on_tick = on_clock, on_tick
         self._syncing = False
         self._tick_due = False
+        self._clock = UpkeepClock(self._step, runtime)
         self._stopped = False
         self.log = log_
         self._journal = CommitLogJournal(log_, votes, on_append=self._sync_soon)
@@ -104,6 +103,7 @@ class RaftNode:
             post=links.post,
             buffered=links.buffered,
             kick=self._kick,
+            on_heartbeat=self._clock.heartbeat,
             kick_later=lambda delay_s: runtime.call_later(delay_s, self._kick),
             on_behind=on_behind,
             on_fatal=on_fatal,
@@ -134,7 +134,7 @@ class RaftNode:
         self._others = others
         self._readmission = Readmission(self._consensus, self._membership, others, runtime.monotonic)
         self._transfer = Transfer(self._consensus, self._membership, others, runtime.monotonic)
-        self._pace = Pace(self._behind, runtime.monotonic)
+        self._pace = Pace(self._behind, runtime.monotonic, lambda delay_s: runtime.call_later(delay_s, self._kick))
         # Set by the owner: this node leads without serving, since its state is in doubt.
         self.is_held = False
         # Duration of the log's last sync.
@@ -173,11 +173,12 @@ class RaftNode:
         if self.log.end_index > 1:
             self.transport.elections.begin()
         self._sync_soon()
-        self._clock()
+        self._clock.begin()
 
     def finish(self) -> None:
         """Stop acknowledging. The log stays open for a last save; the owner closes the links."""
         self._stopped = True
+        self._clock.stop()
 
     # The broker's queries and commands ------------------------------------------------------------
     @property
@@ -315,13 +316,11 @@ class RaftNode:
         return entry
 
     # Driving --------------------------------------------------------------------------------------
-    def _clock(self) -> None:
-        if not self._stopped:
-            self._readmission.step()
-            self.pass_over.step()
-            self._on_clock()
-            self._kick()
-            self._runtime.call_later(TICK_PERIOD_S, self._clock)
+    def _step(self) -> None:
+        self._readmission.step()
+        self.pass_over.step()
+        self._on_clock()
+        self._kick()
 
     def _kick(self) -> None:
         """Tick once in the next turn of the loop, however many events request it."""

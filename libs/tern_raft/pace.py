@@ -12,15 +12,23 @@ from collections.abc import Callable
 LAG_MAX_ENTRIES = 1
 # Longer than a busy scheduler or a save delays a healthy node, shorter than any time-out.
 WAIT_MAX_S = 0.05
+# A timer of uvloop may end this much early: it counts whole ms.
+TIMER_ERROR_S = 0.001
 
 
 class Pace:
     """The wait of one leader. Owner: the node.
-    *behind* names the connected members that lack more than the given number of entries.
+    *behind* names the connected members that lack more than the given number of entries;
+    *tick_later* makes a tick after so many seconds.
     """
 
-    def __init__(self, behind: Callable[[int], set[str]], monotonic: Callable[[], float]) -> None:
-        self._behind, self._monotonic = behind, monotonic
+    def __init__(
+        self,
+        behind: Callable[[int], set[str]],
+        monotonic: Callable[[], float],
+        tick_later: Callable[[float], object],
+    ) -> None:
+        self._behind, self._monotonic, self._tick_later = behind, monotonic, tick_later
         self._given_up: set[str] = set()
         self._waiting_since_s: float | None = None
 
@@ -34,6 +42,8 @@ class Pace:
         now_s = self._monotonic()
         if self._waiting_since_s is None:
             self._waiting_since_s = now_s
+            # Otherwise an idle leader would look at its next heartbeat.
+            self._tick_later(WAIT_MAX_S + TIMER_ERROR_S)
         if now_s - self._waiting_since_s < WAIT_MAX_S:
             return False
         self._given_up |= behind

@@ -14,7 +14,7 @@ from pysyncobj.transport import Transport
 
 from tern_raft.barrier import ReadBarrier
 from tern_raft.clocks import PeerClocks
-from tern_raft.core import Core
+from tern_raft.core import HEARTBEATS, Core, progress
 from tern_raft.elections import Elections
 from tern_raft.frames import decode_message, encode_message
 from tern_raft.membership import Membership, is_hello
@@ -49,18 +49,20 @@ class PeerTransport(Transport):  # type: ignore[misc]
         post: Callable[[str, Parts], bool],
         buffered: Callable[[str], int],
         kick: Callable[[], None],
+        on_heartbeat: Callable[[], None],
         kick_later: Callable[[float], object],
         on_behind: Callable[[], None],
         on_fatal: Callable[[Exception], None],
         stickiness_s: float,
     ) -> None:
-        """*on_behind*: the leader's log begins behind the end of ours; does not return to
+        """*on_heartbeat*: the leader has said nothing new.
+        *on_behind*: the leader's log begins behind the end of ours; does not return to
         consensus.
         *on_fatal*: a vote could not be kept, or a message was half processed; ends the process.
         """
         super().__init__(None, Node(me), [Node(other) for other in others])
         self._nodes = {other: Node(other) for other in others}
-        self._post, self._buffered, self._kick = post, buffered, kick
+        self._post, self._buffered, self._kick, self._on_heartbeat = post, buffered, kick, on_heartbeat
         self._on_behind, self._on_fatal = on_behind, on_fatal
         self._consensus: Core | None = None
         self.membership, self.clocks = membership, clocks
@@ -123,12 +125,7 @@ class PeerTransport(Transport):  # type: ignore[misc]
     def send(self, node: Node, message: Message) -> bool:
         """Send, or hold an acknowledgement until it is true."""
         kind = message["type"]
-        if kind == "append_entries":
-            self._seq += 1
-            message["seq"] = self._seq
-            if group_ms := self.clocks.group_ms():
-                message["group_ms"] = group_ms
-        elif kind == "request_vote":
+        if kind == "request_vote":
             message["told"] = self.elections.was_told
         elif kind == "next_node_idx":
             message["term"] = self._core.raftCurrentTerm  # R1
@@ -139,6 +136,18 @@ class PeerTransport(Transport):  # type: ignore[misc]
                     message["next_node_idx"] = min(message["next_node_idx"], self._verified + 1)  # R3
                 return self._send_ack(node, message)
         return self._say(str(node.id), message)
+
+    def encode_append(self, message: Message) -> Parts:
+        """Number an append, and encode it for one peer or more: `post` sends it."""
+        self._seq += 1
+        message["seq"] = self._seq
+        if group_ms := self.clocks.group_ms():
+            message["group_ms"] = group_ms
+        return encode_message(message)
+
+    def post(self, node: Node, parts: Parts) -> bool:
+        """Send what `encode_append` returned; False if there is no link."""
+        return self._post(str(node.id), parts)
 
     @property
     def last_number(self) -> int:
@@ -186,6 +195,7 @@ class PeerTransport(Transport):  # type: ignore[misc]
         link).
         """
         message = decode_message(body)
+        before = progress(self._core, self._nodes[peer])
         try:
             self._receive(peer, message)
         except LinkBodyMalformed:
@@ -196,7 +206,11 @@ class PeerTransport(Transport):  # type: ignore[misc]
             # syncobj.py:594-597).
             self._on_fatal(error)
             raise
-        self._kick()
+        is_news = message["type"] not in HEARTBEATS or progress(self._core, self._nodes[peer]) != before
+        if is_news or self.barrier.is_busy:
+            self._kick()
+        elif message["type"] == "append_entries":
+            self._on_heartbeat()
 
     def _receive(self, peer: str, message: Message) -> None:
         kind, node, core = message["type"], self._nodes[peer], self._core

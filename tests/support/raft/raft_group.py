@@ -82,6 +82,8 @@ class SimNode:
         self.log = CommitLog.open(directory, group=genesis, entry_size_max_bytes=ENTRY_SIZE_MAX_BYTES, files=files)
         self.sync_job: Any = None
         self.wall_ms = 0
+        # How often a message asked for a tick.
+        self.kicks = 0
         self.applied: list[tuple[int, int]] = []
         others = [other for other in group.names if other != name]
         self.journal = CommitLogJournal(self.log, self.votes, on_append=lambda: None)
@@ -95,7 +97,8 @@ class SimNode:
             on_fatal=lambda _error: None,
             post=lambda peer, parts: group.send(name, peer, b"".join(parts)),
             buffered=lambda _peer: 0,
-            kick=lambda: None,
+            kick=self._kick,
+            on_heartbeat=lambda: None,
             kick_later=lambda _delay_s: None,
             stickiness_s=1.0,
         )
@@ -113,6 +116,9 @@ class SimNode:
             election_max_s=2.0,
         )
         self.transport.bind(self.consensus)
+
+    def _kick(self) -> None:
+        self.kicks += 1
 
     def _apply(self, entry: StoredEntry) -> None:
         if entry.term == self.consensus.raftCurrentTerm:

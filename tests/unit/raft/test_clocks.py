@@ -21,7 +21,9 @@ def test_a_leader_hears_its_followers_clocks_and_followers_hear_the_leaders_time
     leader.wall_ms, leader.transport.clocks.group_ms = 100, lambda: 777
     group.run(1.0)
     first, *others = leader.transport.clocks.walls_ms()
-    assert (first, sorted(ms // 100 for ms in others)) == (100, [5, 5])
+    assert (first, len(others)) == (100, 2)
+    # Heard a heartbeat ago, and one or two slow messages.
+    assert all(500 <= ms <= 501 + 125 + 2 * 150 + 5 for ms in others)
     assert len(told) >= 2
     assert set(told) == {777}
     group.cut(leader.name, followers[0].name)

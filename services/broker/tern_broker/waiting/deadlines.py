@@ -40,7 +40,8 @@ class Deadlines(Generic[W]):
         """Return waits whose deadline has passed, the oldest tenth first. They stay until they are
         removed.
         """
-        tenths = sorted(tenth for tenth in self._by_tenth if tenth <= _tenth(now_s))
+        this = _tenth(now_s)
+        tenths = sorted([tenth for tenth in self._by_tenth if tenth <= this])
         return [wait for tenth in tenths for wait in self._by_tenth[tenth] if wait.deadline_s <= now_s]
 
     def __iter__(self) -> Iterator[W]:

@@ -158,7 +158,7 @@ class RoutesCache:
         before, self.routes = self.routes, routes
         # A name server that has just started names no group yet; a withdrawn permission is restored
         # only by an explicit route.
-        self.wiped = (self.wiped - routes.broker_groups.keys()) | {
+        self.wiped = self.wiped.difference(routes.broker_groups) | {
             name for name, group in routes.broker_groups.items() if not group.writable
         }
         if is_whole or self._created or self._dropped or before is None or not _hosts_the_same(before, routes):

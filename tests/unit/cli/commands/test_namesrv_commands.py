@@ -186,5 +186,5 @@ def test_a_mesh_gives_its_name_servers_a_directory_each_and_everything_a_faster_
             f"--data-dir /tern/data/{name} --expiry-ms 5000 --scan-interval-ms 500 --expected-broker-groups broker-a"
             in told[name]
         )
-    assert "--heartbeat-interval-ms 1000" in told["broker-a-0"]
+    assert "--heartbeat-interval-ms 2000" in told["broker-a-0"]
     assert "--route-interval-ms 1000" in told["proxy-0"]
