@@ -18,37 +18,12 @@ import typer
 from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
-from tern_cli.backup import backup, restore
+from tern_cli import command_tree
 from tern_cli.command_words import asks_for_json, credentials_first, not_text
-from tern_cli.commands.acl import acl_app
-from tern_cli.commands.admin import show_offsets
-from tern_cli.commands.broker_group import broker_group_app
-from tern_cli.commands.broker_group_drain import drain_broker_group
-from tern_cli.commands.cluster import init_cluster
-from tern_cli.commands.dlq import dlq_app
-from tern_cli.commands.group import group_app
-from tern_cli.commands.key import key_app
-from tern_cli.commands.lease import lease_app
-from tern_cli.commands.member import list_assignments, list_locks, list_members
-from tern_cli.commands.mesh import down, status, up
-from tern_cli.commands.message import recv, send
-from tern_cli.commands.namesrv import namesrv_app
-from tern_cli.commands.pass_over import raft_app
-from tern_cli.commands.placement import place_topic, show_placement
-from tern_cli.commands.producer_group import producer_group_app
-from tern_cli.commands.publication import publication_app
-from tern_cli.commands.query import msg_app, seek_group, show_lag, show_topic_stats
-from tern_cli.commands.request import reply, request
-from tern_cli.commands.scheduled import scheduled_app
-from tern_cli.commands.spark import spark_app
-from tern_cli.commands.topic import topic_app
-from tern_cli.commands.tx import tx_app
-from tern_cli.demo.commands import demo_app
-from tern_cli.endpoint import NAMESPACE_VARIABLE, use_namespace
 from tern_cli.failures import CommandFailed
 from tern_cli.file_failures import file_failure
 from tern_cli.output import show_failure
-from tern_cli.store import store_app
+from tern_cli.variables import NAMESPACE_VARIABLE, use_namespace
 from tern_client.transport.credentials import CA_FILE, KEY_FILE
 from tern_wire.errors import TernError
 from tern_wire.extras import damage
@@ -70,6 +45,24 @@ class FailureGroup(TyperGroup):
             context = super().make_context(info_name, credentials_first(args, CREDENTIALS), parent, **extra)
         context.meta[_AS_JSON] = as_json
         return context
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """The names of all commands, in the order in which they are shown."""
+        later = command_tree.names()
+        return [*(name for name in super().list_commands(ctx) if name not in later), *later]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command of that name, None if there is none."""
+        if cmd_name not in self.commands and (found := command_tree.load(cmd_name)) is not None:
+            self.commands[cmd_name] = found
+        return super().get_command(ctx, cmd_name)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command that *args* begin with; the error for an unknown one names the nearest."""
+        if args and self.get_command(ctx, args[0]) is None:
+            for name in command_tree.names():
+                self.get_command(ctx, name)
+        return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command; no exception of ours or of the network leaves as a traceback."""
@@ -207,42 +200,3 @@ def serve(
     """
     module = f"tern_{service.value.replace('-', '_')}"
     os.execv(sys.executable, [sys.executable, "-m", module, *context.args])  # noqa: S606 - ours
-
-
-app.command(rich_help_panel="Mesh")(up)
-app.command(rich_help_panel="Mesh")(down)
-app.command(rich_help_panel="Mesh")(status)
-app.command(name="init-cluster", rich_help_panel="Mesh")(init_cluster)
-app.command(rich_help_panel="Messages")(send)
-app.command(rich_help_panel="Messages")(recv)
-app.command(rich_help_panel="Messages")(request)
-app.command(rich_help_panel="Messages")(reply)
-topic_app.command(name="stats")(show_topic_stats)
-topic_app.command(name="placement")(show_placement)
-topic_app.command(name="place")(place_topic)
-group_app.command(name="lag")(show_lag)
-group_app.command(name="seek")(seek_group)
-app.add_typer(msg_app, name="msg", rich_help_panel="Messages")
-app.add_typer(scheduled_app, name="scheduled", rich_help_panel="Messages")
-app.add_typer(dlq_app, name="dlq", rich_help_panel="Messages")
-app.add_typer(tx_app, name="tx", rich_help_panel="Messages")
-app.add_typer(topic_app, name="topic", rich_help_panel="Admin")
-app.add_typer(lease_app, name="lease", rich_help_panel="Admin")
-app.add_typer(publication_app, name="publication", rich_help_panel="Admin")
-app.add_typer(demo_app, name="demo", rich_help_panel="Mesh")
-app.add_typer(spark_app, name="spark", rich_help_panel="Files")
-group_app.command(name="members")(list_members)
-group_app.command(name="assignments")(list_assignments)
-group_app.command(name="locks")(list_locks)
-app.add_typer(group_app, name="group", rich_help_panel="Admin")
-app.add_typer(producer_group_app, name="producer-group", rich_help_panel="Admin")
-app.add_typer(key_app, name="key", rich_help_panel="Admin")
-app.add_typer(acl_app, name="acl", rich_help_panel="Admin")
-app.add_typer(namesrv_app, name="namesrv", rich_help_panel="Admin")
-broker_group_app.command("drain")(drain_broker_group)
-app.add_typer(broker_group_app, name="broker-group", rich_help_panel="Admin")
-app.add_typer(raft_app, name="raft", rich_help_panel="Admin")
-app.command(rich_help_panel="Files")(backup)
-app.command(rich_help_panel="Files")(restore)
-app.add_typer(store_app, name="store", rich_help_panel="Files")
-app.command(name="offsets", rich_help_panel="Admin")(show_offsets)

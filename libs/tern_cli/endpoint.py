@@ -4,7 +4,6 @@ Order: --endpoint, TERNMQ_ENDPOINT, the mesh in TERNMQ_DATA_DIR or .tern, http:/
 """
 
 import os
-from contextvars import ContextVar
 from pathlib import Path
 from typing import Annotated
 
@@ -12,21 +11,15 @@ import typer
 
 from tern_cli.failures import CommandFailed
 from tern_cli.mesh.files import MeshFiles
+from tern_cli.variables import ENDPOINT_DEFAULT, ENDPOINT_VARIABLE, mesh_directory, namespace
 from tern_client import BlockingAdmin, RetryPolicy
 from tern_client.transport.credentials import CA_FILE, KEY_FILE
 from tern_client.transport.endpoints import EndpointMalformed, Endpoints
-from tern_wire.errors import InvalidField
-from tern_wire.names import check_namespace
-from tern_wire.paths import PORT_NAMESRV, PORT_PROXY
+from tern_wire.paths import PORT_NAMESRV
 
-ENDPOINT_VARIABLE, DATA_DIR_VARIABLE, NAMESPACE_VARIABLE = "TERNMQ_ENDPOINT", "TERNMQ_DATA_DIR", "TERNMQ_NAMESPACE"
-DATA_DIR = ".tern"
-ENDPOINT_DEFAULT = f"http://127.0.0.1:{PORT_PROXY}"
 # Longer than an election or the restart of a proxy, and short enough for a person at a terminal.
 AT_TERMINAL = RetryPolicy(deadline_ms=5_000)
 
-# Set once, before the command runs.
-_namespace: ContextVar[str] = ContextVar("namespace", default="")
 Endpoint = Annotated[
     str,
     typer.Option(
@@ -35,11 +28,6 @@ Endpoint = Annotated[
         help="Proxies, separated by commas.  [default: the mesh in TERNMQ_DATA_DIR or .tern]",
     ),
 ]
-
-
-def mesh_directory() -> str:
-    """Return the directory of the mesh when no option names one."""
-    return os.environ.get(DATA_DIR_VARIABLE) or DATA_DIR
 
 
 def endpoints(option: str, data_dir: str = "") -> list[str]:
@@ -90,20 +78,3 @@ def administration(option: str) -> BlockingAdmin:
     CommandFailed (exit 2) when one is no http URL.
     """
     return BlockingAdmin(endpoints(option), namespace=namespace(), policy=AT_TERMINAL)
-
-
-def use_namespace(name: str) -> None:
-    """Set the namespace of this command's topics and groups ("": none).
-    CommandFailed (exit 2) when *name* is not a valid namespace.
-    """
-    if name:
-        try:
-            check_namespace(name, "--namespace")
-        except InvalidField as error:
-            raise CommandFailed("Not a namespace", error.detail, exit_code=2) from error
-    _namespace.set(name)
-
-
-def namespace() -> str:
-    """Return the namespace of this command's topics and groups; "" for none."""
-    return _namespace.get()

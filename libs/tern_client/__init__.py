@@ -82,50 +82,54 @@ succeed, and `fields` holds the values in `detail`. Clients repeat calls by them
 deadline (RetryPolicy).
 """
 
-from tern_client.asynchronous.admin import Admin
-from tern_client.asynchronous.memberships import Membership
-from tern_client.blocking.admin import BlockingAdmin
-from tern_client.blocking.memberships import BlockingMembership
-from tern_client.blocking.sending import BlockingProducer
-from tern_client.blocking_consumer import BlockingConsumer
-from tern_client.calls.batching import BatchLimits
-from tern_client.calls.models import (
-    BatchOutcome,
-    OutgoingMessage,
-    QueueOffsets,
-    ReceivedMessage,
-    RecordPage,
-    ReplyMessage,
-    SendReceipt,
-)
-from tern_client.calls.pulling import FileOffsets, GroupOffsets, MemoryOffsets, PulledMessage
-from tern_client.calls.scheduled import ScheduledMessage, ScheduledPage
-from tern_client.calls.turns import TurnNotReached
-from tern_client.closing import ClientClosed
-from tern_client.consumer import Consumer
-from tern_client.producer import Producer
-from tern_client.pull_consumer import BlockingPullConsumer, PullConsumer
-from tern_client.running import run
-from tern_client.transactions.blocking_transactions import BlockingTransactionProducer
-from tern_client.transactions.check_callbacks import check_app
-from tern_client.transactions.checking import CheckCounts
-from tern_client.transactions.models import (
-    BegunTransaction,
-    Check,
-    CheckedMessage,
-    Decision,
-    EndedTransaction,
-    HalfMessage,
-    SentTransaction,
-    Transaction,
-    TransactionPage,
-)
-from tern_client.transactions.producer import TransactionProducer
-from tern_client.transactions.transaction_flow import LocalTransactionFailed
-from tern_client.transport.endpoints import EndpointMalformed
-from tern_client.transport.exchange import ProxyUnreachable
-from tern_client.transport.retrying import RetryPolicy
-from tern_wire.errors import TernError
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tern_client.asynchronous.admin import Admin
+    from tern_client.asynchronous.memberships import Membership
+    from tern_client.blocking.admin import BlockingAdmin
+    from tern_client.blocking.memberships import BlockingMembership
+    from tern_client.blocking.sending import BlockingProducer
+    from tern_client.blocking_consumer import BlockingConsumer
+    from tern_client.calls.batching import BatchLimits
+    from tern_client.calls.models import (
+        BatchOutcome,
+        OutgoingMessage,
+        QueueOffsets,
+        ReceivedMessage,
+        RecordPage,
+        ReplyMessage,
+        SendReceipt,
+    )
+    from tern_client.calls.pulling import FileOffsets, GroupOffsets, MemoryOffsets, PulledMessage
+    from tern_client.calls.scheduled import ScheduledMessage, ScheduledPage
+    from tern_client.calls.turns import TurnNotReached
+    from tern_client.closing import ClientClosed
+    from tern_client.consumer import Consumer
+    from tern_client.producer import Producer
+    from tern_client.pull_consumer import BlockingPullConsumer, PullConsumer
+    from tern_client.running import run
+    from tern_client.transactions.blocking_transactions import BlockingTransactionProducer
+    from tern_client.transactions.check_callbacks import check_app
+    from tern_client.transactions.checking import CheckCounts
+    from tern_client.transactions.models import (
+        BegunTransaction,
+        Check,
+        CheckedMessage,
+        Decision,
+        EndedTransaction,
+        HalfMessage,
+        SentTransaction,
+        Transaction,
+        TransactionPage,
+    )
+    from tern_client.transactions.producer import TransactionProducer
+    from tern_client.transactions.transaction_flow import LocalTransactionFailed
+    from tern_client.transport.endpoints import EndpointMalformed
+    from tern_client.transport.exchange import ProxyUnreachable
+    from tern_client.transport.retrying import RetryPolicy
+    from tern_wire.errors import TernError
 
 __all__ = [
     "Admin",
@@ -174,3 +178,64 @@ __all__ = [
     "check_app",
     "run",
 ]
+
+# Each name is imported at its first use: an application that produces imports no consumer, and a
+# command line no client.
+_HOMES = {
+    "Admin": "tern_client.asynchronous.admin",
+    "BatchLimits": "tern_client.calls.batching",
+    "BatchOutcome": "tern_client.calls.models",
+    "BegunTransaction": "tern_client.transactions.models",
+    "BlockingAdmin": "tern_client.blocking.admin",
+    "BlockingConsumer": "tern_client.blocking_consumer",
+    "BlockingMembership": "tern_client.blocking.memberships",
+    "BlockingProducer": "tern_client.blocking.sending",
+    "BlockingPullConsumer": "tern_client.pull_consumer",
+    "BlockingTransactionProducer": "tern_client.transactions.blocking_transactions",
+    "Check": "tern_client.transactions.models",
+    "CheckCounts": "tern_client.transactions.checking",
+    "CheckedMessage": "tern_client.transactions.models",
+    "ClientClosed": "tern_client.closing",
+    "Consumer": "tern_client.consumer",
+    "Decision": "tern_client.transactions.models",
+    "EndedTransaction": "tern_client.transactions.models",
+    "EndpointMalformed": "tern_client.transport.endpoints",
+    "FileOffsets": "tern_client.calls.pulling",
+    "GroupOffsets": "tern_client.calls.pulling",
+    "HalfMessage": "tern_client.transactions.models",
+    "LocalTransactionFailed": "tern_client.transactions.transaction_flow",
+    "Membership": "tern_client.asynchronous.memberships",
+    "MemoryOffsets": "tern_client.calls.pulling",
+    "OutgoingMessage": "tern_client.calls.models",
+    "Producer": "tern_client.producer",
+    "ProxyUnreachable": "tern_client.transport.exchange",
+    "PullConsumer": "tern_client.pull_consumer",
+    "PulledMessage": "tern_client.calls.pulling",
+    "QueueOffsets": "tern_client.calls.models",
+    "ReceivedMessage": "tern_client.calls.models",
+    "RecordPage": "tern_client.calls.models",
+    "ReplyMessage": "tern_client.calls.models",
+    "RetryPolicy": "tern_client.transport.retrying",
+    "ScheduledMessage": "tern_client.calls.scheduled",
+    "ScheduledPage": "tern_client.calls.scheduled",
+    "SendReceipt": "tern_client.calls.models",
+    "SentTransaction": "tern_client.transactions.models",
+    "TernError": "tern_wire.errors",
+    "Transaction": "tern_client.transactions.models",
+    "TransactionPage": "tern_client.transactions.models",
+    "TransactionProducer": "tern_client.transactions.producer",
+    "TurnNotReached": "tern_client.calls.turns",
+    "check_app": "tern_client.transactions.check_callbacks",
+    "run": "tern_client.running",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'tern_client' has no attribute {name!r}")
+    found = globals()[name] = getattr(import_module(_HOMES[name]), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})

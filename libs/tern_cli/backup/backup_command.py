@@ -12,11 +12,11 @@ import typer
 
 from tern_cli.commands.mesh import DataDir
 from tern_cli.commands.raft import NameServers
-from tern_cli.endpoint import DATA_DIR
 from tern_cli.failures import CommandFailed
 from tern_cli.mesh.files import KEY_SIZE_BYTES, MeshFiles
 from tern_cli.output import Format, Output, show_json, show_warning
 from tern_cli.progress import byte_bar
+from tern_cli.variables import DATA_DIR
 from tern_cli.views.raft_view import answering_brokers, nodes_of_group
 from tern_wire.limits import BACKUP_RATE_MAX_MIB_PER_S, MIB, REBUILD_RATE_MAX_BYTES_PER_S
 from tern_wire.principals.peer_proof import NONCE_SIZE_BYTES

@@ -13,10 +13,11 @@ import typer
 from tern_cli.commands.admin import duration_ms
 from tern_cli.commands.mesh import DataDir
 from tern_cli.commands.namesrv import NameServers, name_server_urls
-from tern_cli.endpoint import DATA_DIR, Endpoint, endpoints
+from tern_cli.endpoint import Endpoint, endpoints
 from tern_cli.failures import CommandFailed
 from tern_cli.output import Format, Output, show_json, show_rows
 from tern_cli.progress import counting, waiting
+from tern_cli.variables import DATA_DIR
 from tern_cli.views.broker_group_view import failure_lines, group_rows, left_lines, left_rows, move_lines
 from tern_cli.views.namesrv_view import permit
 from tern_cli.views.topic_moves import ClusterAdmin, TopicName, place_all

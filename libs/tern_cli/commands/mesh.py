@@ -8,11 +8,11 @@ from typing import Annotated, Any
 
 import typer
 
-from tern_cli.endpoint import DATA_DIR, DATA_DIR_VARIABLE
 from tern_cli.failures import CommandFailed
 from tern_cli.mesh.files import MeshFiles
 from tern_cli.mesh.hints import try_it, with_data_dir
 from tern_cli.output import Format, Output, show_json, show_rows, show_warning
+from tern_cli.variables import DATA_DIR, DATA_DIR_VARIABLE
 
 DataDir = Annotated[
     str, typer.Option("--data-dir", envvar=DATA_DIR_VARIABLE, help="Directory of the mesh's data, logs and key.")

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tern_cli.commands.admin import Group, Topic, duration_ms
-from tern_cli.endpoint import Endpoint, endpoints, namespace
+from tern_cli.endpoint import Endpoint, endpoints
 from tern_cli.failures import CommandFailed
 from tern_cli.output import Format, Output, show_json, show_rows
+from tern_cli.variables import namespace
 from tern_cli.views.message_format import as_document, compile_format
 from tern_wire.limits import (
     INVISIBLE_MAX_MS,

@@ -6,9 +6,10 @@ from urllib.parse import quote
 import typer
 
 from tern_cli.commands.mesh import DataDir
-from tern_cli.endpoint import DATA_DIR, name_servers
+from tern_cli.endpoint import name_servers
 from tern_cli.failures import CommandFailed
 from tern_cli.output import Format, Output, show_json, show_rows, show_warning
+from tern_cli.variables import DATA_DIR
 from tern_cli.views.namesrv_view import Said, answered, ask_all, permit, taken_by_all
 from tern_wire.paths import CLUSTER_PATH, KV_PATH, kv_path, topic_route_path
 from tern_wire.routing.route import PERM_READ, PERM_WRITE

@@ -6,9 +6,9 @@ from typing import Annotated, Any
 import typer
 
 from tern_cli.commands.mesh import DataDir
-from tern_cli.endpoint import DATA_DIR
 from tern_cli.failures import CommandFailed
 from tern_cli.output import Format, Output, show_json, show_rows
+from tern_cli.variables import DATA_DIR
 from tern_cli.views.raft_view import (
     TRANSFER_PATH,
     BrokerNode,

@@ -10,8 +10,9 @@ import typer
 
 from tern_cli.commands.admin import Topic, duration_ms
 from tern_cli.commands.message import read_bodies, read_properties
-from tern_cli.endpoint import Endpoint, endpoints, namespace
+from tern_cli.endpoint import Endpoint, endpoints
 from tern_cli.output import Format, Output, show_json, show_rows
+from tern_cli.variables import namespace
 from tern_cli.views.message_format import body_document
 from tern_wire.limits import REPLY_TIMEOUT_MAX_MS
 

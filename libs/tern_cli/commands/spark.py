@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
-from tern_cli.endpoint import ENDPOINT_VARIABLE, endpoints
+from tern_cli.endpoint import endpoints
 from tern_cli.spark_bundle import LIBRARIES, write_bundle
+from tern_cli.variables import ENDPOINT_VARIABLE
 from tern_wire.extras import need_extra
 
 spark_app = typer.Typer(

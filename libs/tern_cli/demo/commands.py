@@ -10,10 +10,11 @@ from typing import Annotated
 
 import typer
 
-from tern_cli.endpoint import DATA_DIR, DATA_DIR_VARIABLE, Endpoint, endpoints
+from tern_cli.endpoint import Endpoint, endpoints
 from tern_cli.failures import CommandFailed, first_of
 from tern_cli.mesh.files import MeshFiles
 from tern_cli.output import Format, Output, show_facts, show_json
+from tern_cli.variables import DATA_DIR, DATA_DIR_VARIABLE
 from tern_wire.extras import need_extra
 
 demo_app = typer.Typer(no_args_is_help=True, help="Real workloads through the whole mesh, verified at the end.")

@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
-from tern_cli.endpoint import DATA_DIR, DATA_DIR_VARIABLE, ENDPOINT_DEFAULT, ENDPOINT_VARIABLE
+from tern_cli.variables import DATA_DIR, DATA_DIR_VARIABLE, ENDPOINT_DEFAULT, ENDPOINT_VARIABLE
 
 
 def try_it(endpoint: str, root: Path, *, folder: Path, environ: Mapping[str, str]) -> list[str]:

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tern_cli.commands.admin import duration_ms
-from tern_cli.endpoint import Endpoint, endpoints, namespace
+from tern_cli.endpoint import Endpoint, endpoints
 from tern_cli.failures import CommandFailed
 from tern_cli.output import Format, Output, show_json
+from tern_cli.variables import namespace
 from tern_wire.errors import TernError
 from tern_wire.names import topic_in
 

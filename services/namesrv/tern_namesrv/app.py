@@ -27,6 +27,7 @@ from tern_service import (
     need_descriptors,
     open_socket,
     refuse,
+    release_free_memory,
     run_service,
     serve,
 )
@@ -165,6 +166,7 @@ def run(settings: NamesrvSettings) -> None:
         host, port = sock.getsockname()[:2]
         logger.info("name server listens", extra={"host": host, "port": port, "cluster": settings.cluster})
         security.announce()
+        release_free_memory()
         await serve(app, sock, stop=stop, tls=security.server(), on_refusal=security.refused)
 
     run_service(main)

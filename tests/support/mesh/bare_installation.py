@@ -85,8 +85,8 @@ def _normal(name: str) -> str:
 
 def leaves(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
     """Every command of the tree below *command*, with its words."""
-    for name, below in getattr(command, "commands", {}).items():
-        yield from leaves(below, (*path, name))
+    for name in command.list_commands(None) if hasattr(command, "commands") else ():
+        yield from leaves(command.get_command(None, name), (*path, name))
     if not hasattr(command, "commands"):
         yield " ".join(path), command
 

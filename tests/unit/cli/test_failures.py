@@ -26,8 +26,8 @@ CLUSTER = {"version": 1, "group_id": "ab" * 16, "members": ["broker-a-0"], "shap
 def commands_with_output(command: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
     """The words of every command that takes -o."""
     if isinstance(command, TyperGroup):
-        for name, inner in command.commands.items():
-            yield from commands_with_output(inner, (*words, name))
+        for name in command.list_commands(None):  # type: ignore[arg-type]
+            yield from commands_with_output(command.get_command(None, name), (*words, name))  # type: ignore[arg-type]
     elif any("-o" in parameter.opts for parameter in command.params):
         yield words
 

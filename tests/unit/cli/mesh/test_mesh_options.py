@@ -13,8 +13,9 @@ import pytest
 from typer.testing import CliRunner
 
 from tern_cli.app import app
-from tern_cli.endpoint import endpoints, mesh_directory
+from tern_cli.endpoint import endpoints
 from tern_cli.mesh.hints import try_it
+from tern_cli.variables import mesh_directory
 from tests.support.mesh.mesh import free_port_base
 from tests.support.mesh.stand_in_mesh import Home, eventually, stand_in_home
 

@@ -1,0 +1,46 @@
+"""`tern_client` imports each of its names at the first use, and type checkers see the same names."""
+
+import ast
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import tern_client
+
+
+def seen_by_type_checkers() -> dict[str, str]:
+    """Each name with its module, in the block that only they read."""
+    tree = ast.parse(Path(tern_client.__file__).read_text())
+    (block,) = [node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
+    return {
+        alias.name: node.module or "" for node in block.body if isinstance(node, ast.ImportFrom) for alias in node.names
+    }
+
+
+def test_a_name_is_the_same_for_python_and_for_type_checkers() -> None:
+    """In the list of public names, in the block for type checkers, and in the table of homes."""
+    assert seen_by_type_checkers() == tern_client._HOMES
+    assert sorted(tern_client._HOMES) == sorted(tern_client.__all__)
+    for name, home in tern_client._HOMES.items():
+        assert getattr(tern_client, name) is getattr(import_module(home), name)
+        assert name in dir(tern_client)
+
+
+def test_a_name_that_there_is_not_is_an_attribute_error() -> None:
+    """So that `hasattr` and a misspelt import work as everywhere."""
+    assert not hasattr(tern_client, "Produser")
+    with pytest.raises(AttributeError, match="'tern_client' has no attribute 'Produser'"):
+        tern_client.Produser  # noqa: B018
+
+
+def test_the_package_alone_imports_no_client() -> None:
+    """An application that only sends imports no consumer."""
+    code = "import sys, tern_client; tern_client.TernError; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert not [name for name in done.stdout.split() if name.startswith("tern_client.") or name == "asyncio"]
+    everything = "import sys; from tern_client import *; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", everything], capture_output=True, text=True, timeout=60, check=True)
+    assert "tern_client.asynchronous.admin" in done.stdout.split()
