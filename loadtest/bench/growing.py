@@ -1,8 +1,9 @@
 """`python -m loadtest.bench.growing`: rates and CPU of small sends as one quantity grows.
 
-Connections, sizes of bodies, topics, and proxies; everything else stays as in `make bench`. Each
-row has the CPU time that a message costs in every process, so that a bend has an address. About two
-minutes. The last column is the memory that the proxy has gained, for each connection.
+Connections, sizes of bodies, topics, proxies, and broker groups; everything else stays as in `make
+bench`. Each row has the CPU time that a message costs in every process, so that a bend has an
+address. About two minutes. The last column is the memory that the proxy has gained, for each
+connection.
 """
 
 import argparse
@@ -20,6 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 from loadtest.bench.closed_loop import BenchFailed, Prepared, prepare, run_closed_loop
+from loadtest.bench.more_groups import more_groups
 from loadtest.bench.own_mesh import OwnMesh, own_mesh
 from loadtest.bench.process_cpu import memory_mb
 from loadtest.bench.sending import BODY_SIZE_BYTES, send_singles
@@ -30,6 +32,7 @@ CONNECTIONS = (1, 16, 64, 512, 4_000)
 BODIES_BYTES = (100, 1_024, 16 << 10, 128 << 10, 1 << 20)
 TOPICS = (1, 100, 10_000)
 PROXIES = (1, 2, 4)
+BROKER_GROUPS = (1, 2, 3)
 _USUAL_CONNECTIONS = 64
 _QUEUES = 8
 # Different bodies in turn; fewer of the large ones.
@@ -77,6 +80,7 @@ async def measured(
     kinds: dict[str, float] = {}
     for process, spent_us in run.cpu_us.items():
         kind = process.rstrip("0123456789").rstrip("-")
+        kind = "broker" if kind.startswith("broker-") else kind
         kinds[kind] = kinds.get(kind, 0.0) + spent_us
     return Row(
         grows=grows,
@@ -146,6 +150,9 @@ def main() -> int:
         for proxies in PROXIES:
             with own_mesh(_FOLDER, "--proxies", str(proxies)) as mesh:
                 rows.append(uvloop.run(measured(mesh, "proxies", proxies, seconds=options.seconds, proxies=proxies)))
+        for groups in BROKER_GROUPS:
+            with own_mesh(_FOLDER) as mesh, more_groups(mesh, groups - 1) as larger:
+                rows.append(uvloop.run(measured(larger, "broker-groups", groups, seconds=options.seconds)))
     except (BenchFailed, RuntimeError, OSError) as failure:
         console.print("[red]The bench failed:[/]", str(failure))
         return 1
