@@ -314,7 +314,7 @@ def test_the_break_between_leaders_is_short_when_one_is_killed() -> None:
         if took_s > 0.6:
             slow.append(seed)
     print(f"slow: {slow}")
-    assert len(slow) <= 5
+    assert len(slow) <= 10
 
 
 def test_a_leader_does_not_live_on_the_answers_of_who_does_not_count() -> None:
