@@ -23,14 +23,15 @@ from tern_cli.command_words import asks_for_json, credentials_first, not_text
 from tern_cli.failures import CommandFailed
 from tern_cli.file_failures import file_failure
 from tern_cli.output import show_failure
-from tern_cli.variables import NAMESPACE_VARIABLE, use_namespace
+from tern_cli.variables import NAMESPACE_VARIABLE, use_context, use_namespace
+from tern_client.settings.contexts import CONTEXT
 from tern_client.transport.credentials import CA_FILE, KEY_FILE
 from tern_wire.errors import TernError
 from tern_wire.extras import damage
 from tern_wire.version import VERSION
 
 _AS_JSON = "tern_cli.as_json"
-CREDENTIALS = ("--key-file", "--ca-file")
+ANYWHERE = ("--key-file", "--ca-file", "--context")
 
 
 class FailureGroup(TyperGroup):
@@ -42,7 +43,7 @@ class FailureGroup(TyperGroup):
         with _failures_told(as_json):
             if sentence := not_text(args, os.environ):
                 raise CommandFailed("Not a text", sentence, exit_code=2)
-            context = super().make_context(info_name, credentials_first(args, CREDENTIALS), parent, **extra)
+            context = super().make_context(info_name, credentials_first(args, ANYWHERE), parent, **extra)
         context.meta[_AS_JSON] = as_json
         return context
 
@@ -137,6 +138,7 @@ def _tell_version(is_asked: bool) -> None:
 
 @app.callback()
 def common(
+    typed: typer.Context,
     namespace: Annotated[
         str,
         typer.Option(envvar=NAMESPACE_VARIABLE, help="Namespace of the command's topics and groups; by default none."),
@@ -164,13 +166,38 @@ def common(
             show_default=False,
         ),
     ] = "",
+    context: Annotated[
+        str,
+        typer.Option(
+            "--context",
+            metavar="NAME",
+            envvar=CONTEXT,
+            help="Mesh with its namespace and credentials (see `ternmq context`); also allowed after any command.",
+            show_default=False,
+        ),
+    ] = "",
 ) -> None:
     """Options that every command takes, before its name."""
-    use_namespace(namespace)
+    is_option = bool(context) and _is_typed(typed, "context")
+    use_context(context, is_option=is_option)
+
+    def given(name: str, text: str) -> str:
+        # A context on the command line precedes all variables.
+        return text if _is_typed(typed, name) or not is_option else ""
+
+    use_namespace(given("namespace", namespace))
     # Clients read these variables, in this process and in processes that it starts.
-    for variable, file in ((KEY_FILE, key_file), (CA_FILE, ca_file)):
-        if file:
-            os.environ[variable] = file
+    for name, variable, file in (("key_file", KEY_FILE, key_file), ("ca_file", CA_FILE, ca_file)):
+        if path := given(name, file):
+            os.environ[variable] = path
+        elif is_option:
+            os.environ.pop(variable, None)
+
+
+def _is_typed(typed: typer.Context, name: str) -> bool:
+    """Whether the option *name* stands on the command line, and not in a variable."""
+    source = typed.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
 
 
 class Service(StrEnum):

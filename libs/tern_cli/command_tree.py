@@ -18,6 +18,7 @@ PANELS: dict[str, tuple[str, ...]] = {
     "Messages": ("send", "recv", "request", "reply", "msg", "scheduled", "dlq", "tx"),
     "Files": ("backup", "restore", "spark", "store"),
     "Admin": (
+        "context",
         "offsets",
         "topic",
         "lease",
@@ -64,7 +65,7 @@ def _import(name: str) -> typer.Typer | Callable[..., Any]:
 
             return mesh.up if name == "up" else mesh.down if name == "down" else mesh.status
         case "init-cluster":
-            from tern_cli.commands.cluster import init_cluster
+            from tern_cli.operating.cluster import init_cluster
 
             return init_cluster
         case "send" | "recv":
@@ -91,6 +92,8 @@ def _import(name: str) -> typer.Typer | Callable[..., Any]:
 def _import_group(name: str) -> typer.Typer:
     """A group of commands, with those that other subjects add to it."""
     match name:
+        case "context":
+            from tern_cli.commands.context import context_app as group
         case "demo":
             from tern_cli.demo.commands import demo_app as group
         case "msg":
@@ -134,14 +137,14 @@ def _import_group(name: str) -> typer.Typer:
         case "acl":
             from tern_cli.commands.acl import acl_app as group
         case "namesrv":
-            from tern_cli.commands.namesrv import namesrv_app as group
+            from tern_cli.operating.namesrv import namesrv_app as group
         case "broker-group":
-            from tern_cli.commands.broker_group import broker_group_app as group
-            from tern_cli.commands.broker_group_drain import drain_broker_group
+            from tern_cli.operating.broker_group import broker_group_app as group
+            from tern_cli.operating.broker_group_drain import drain_broker_group
 
             group.command("drain")(drain_broker_group)
         case "raft":
-            from tern_cli.commands.pass_over import raft_app as group
+            from tern_cli.operating.pass_over import raft_app as group
         case _:
             raise AssertionError(f"{name} is in PANELS and not here")
     return group

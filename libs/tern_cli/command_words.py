@@ -10,6 +10,8 @@ _LONG = "--output"
 _JSON = {"json", "ndjson"}
 # Prefix of the variables that the `ternmq` command itself reads.
 _VARIABLE_PREFIX = "TERNMQ_"
+# Commands that have options of the same names.
+_OWN_OPTIONS = {"serve", "context"}
 
 
 def asks_for_json(words: Sequence[str]) -> bool:
@@ -33,7 +35,8 @@ def asks_for_json(words: Sequence[str]) -> bool:
 def credentials_first(words: Sequence[str], options: Sequence[str]) -> list[str]:
     """Return *words* with those of *options* that have a value moved to the front.
     The command line reads these options only before the command's name. Words after `--` stay, and
-    so do the words of `serve`, which belong to another program.
+    so do the words of `serve`, which belong to another program, and of `context`, which stores
+    them.
     """
     end = words.index("--") if "--" in words else len(words)
     front: list[str] = []
@@ -41,10 +44,10 @@ def credentials_first(words: Sequence[str], options: Sequence[str]) -> list[str]
     at = 0
     while at < end:
         word = words[at]
-        if word in options and at + 1 < end and (not rest or rest[0] != "serve"):
+        if word in options and at + 1 < end and (not rest or rest[0] not in _OWN_OPTIONS):
             front += words[at : at + 2]
             at += 1
-        elif word.partition("=")[0] in options and "=" in word and (not rest or rest[0] != "serve"):
+        elif word.partition("=")[0] in options and "=" in word and (not rest or rest[0] not in _OWN_OPTIONS):
             front.append(word)
         else:
             rest.append(word)

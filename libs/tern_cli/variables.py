@@ -1,4 +1,4 @@
-"""Names and defaults that commands share, and the namespace of this command.
+"""Names and defaults that commands share, and the namespace and the context of this command.
 
 Imports no client: that would be most of a command's start.
 """
@@ -17,6 +17,7 @@ ENDPOINT_DEFAULT = f"http://127.0.0.1:{PORT_PROXY}"
 
 # Set once, before the command runs.
 _namespace: ContextVar[str] = ContextVar("namespace", default="")
+_context: ContextVar[tuple[str, bool]] = ContextVar("context", default=("", False))
 
 
 def mesh_directory() -> str:
@@ -39,3 +40,17 @@ def use_namespace(name: str) -> None:
 def namespace() -> str:
     """Return the namespace of this command's topics and groups; "" for none."""
     return _namespace.get()
+
+
+def use_context(name: str, *, is_option: bool) -> None:
+    """Set the context of this command ("": none). *is_option*: it stands on the command line, so it
+    precedes all variables.
+    """
+    _context.set((name, is_option))
+
+
+def command_context() -> tuple[str, bool]:
+    """Return the name of this command's context, "" for none, and whether the command line names
+    it.
+    """
+    return _context.get()

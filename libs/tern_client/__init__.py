@@ -8,6 +8,7 @@ What to import, for asyncio and for threads:
     read all messages by offset            PullConsumer          BlockingPullConsumer
     share out queues among members         Membership            BlockingMembership
     declare, inspect, repair               Admin                 BlockingAdmin
+    several of these over one connection   connect               connect_blocking
 
 Both columns have the same methods: `async with`, `async for` and `await` on the left, plain `with`
 and `for` on the right. A client takes the URL of a proxy, or of several. `run` runs a program until
@@ -106,10 +107,13 @@ if TYPE_CHECKING:
     from tern_client.calls.scheduled import ScheduledMessage, ScheduledPage
     from tern_client.calls.turns import TurnNotReached
     from tern_client.closing import ClientClosed
+    from tern_client.connection import BlockingConnection, Connection, connect, connect_blocking
     from tern_client.consumer import Consumer
     from tern_client.producer import Producer
     from tern_client.pull_consumer import BlockingPullConsumer, PullConsumer
     from tern_client.running import run
+    from tern_client.settings.contexts import ContextUnusable
+    from tern_client.settings.settings import Settings
     from tern_client.transactions.blocking_transactions import BlockingTransactionProducer
     from tern_client.transactions.check_callbacks import check_app
     from tern_client.transactions.checking import CheckCounts
@@ -126,6 +130,7 @@ if TYPE_CHECKING:
     )
     from tern_client.transactions.producer import TransactionProducer
     from tern_client.transactions.transaction_flow import LocalTransactionFailed
+    from tern_client.transport.credentials import CredentialsUnusable
     from tern_client.transport.endpoints import EndpointMalformed
     from tern_client.transport.exchange import ProxyUnreachable
     from tern_client.transport.retrying import RetryPolicy
@@ -137,6 +142,7 @@ __all__ = [
     "BatchOutcome",
     "BegunTransaction",
     "BlockingAdmin",
+    "BlockingConnection",
     "BlockingConsumer",
     "BlockingMembership",
     "BlockingProducer",
@@ -146,7 +152,10 @@ __all__ = [
     "CheckCounts",
     "CheckedMessage",
     "ClientClosed",
+    "Connection",
     "Consumer",
+    "ContextUnusable",
+    "CredentialsUnusable",
     "Decision",
     "EndedTransaction",
     "EndpointMalformed",
@@ -170,12 +179,15 @@ __all__ = [
     "ScheduledPage",
     "SendReceipt",
     "SentTransaction",
+    "Settings",
     "TernError",
     "Transaction",
     "TransactionPage",
     "TransactionProducer",
     "TurnNotReached",
     "check_app",
+    "connect",
+    "connect_blocking",
     "run",
 ]
 
@@ -187,6 +199,7 @@ _HOMES = {
     "BatchOutcome": "tern_client.calls.models",
     "BegunTransaction": "tern_client.transactions.models",
     "BlockingAdmin": "tern_client.blocking.admin",
+    "BlockingConnection": "tern_client.connection",
     "BlockingConsumer": "tern_client.blocking_consumer",
     "BlockingMembership": "tern_client.blocking.memberships",
     "BlockingProducer": "tern_client.blocking.sending",
@@ -196,7 +209,10 @@ _HOMES = {
     "CheckCounts": "tern_client.transactions.checking",
     "CheckedMessage": "tern_client.transactions.models",
     "ClientClosed": "tern_client.closing",
+    "Connection": "tern_client.connection",
     "Consumer": "tern_client.consumer",
+    "ContextUnusable": "tern_client.settings.contexts",
+    "CredentialsUnusable": "tern_client.transport.credentials",
     "Decision": "tern_client.transactions.models",
     "EndedTransaction": "tern_client.transactions.models",
     "EndpointMalformed": "tern_client.transport.endpoints",
@@ -220,12 +236,15 @@ _HOMES = {
     "ScheduledPage": "tern_client.calls.scheduled",
     "SendReceipt": "tern_client.calls.models",
     "SentTransaction": "tern_client.transactions.models",
+    "Settings": "tern_client.settings.settings",
     "TernError": "tern_wire.errors",
     "Transaction": "tern_client.transactions.models",
     "TransactionPage": "tern_client.transactions.models",
     "TransactionProducer": "tern_client.transactions.producer",
     "TurnNotReached": "tern_client.calls.turns",
     "check_app": "tern_client.transactions.check_callbacks",
+    "connect": "tern_client.connection",
+    "connect_blocking": "tern_client.connection",
     "run": "tern_client.running",
 }
 

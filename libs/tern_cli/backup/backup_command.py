@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tern_cli.commands.mesh import DataDir
-from tern_cli.commands.raft import NameServers
 from tern_cli.failures import CommandFailed
 from tern_cli.mesh.files import KEY_SIZE_BYTES, MeshFiles
+from tern_cli.operating.raft import NameServers
 from tern_cli.output import Format, Output, show_json, show_warning
 from tern_cli.progress import byte_bar
 from tern_cli.variables import DATA_DIR

@@ -39,7 +39,7 @@ def run_job(context: typer.Context) -> None:
     ternmq spark run verify --archive archive --master spark://127.0.0.1:7077
     """
     need_extra("ternmq[spark]", "A job", "pyspark", "pyarrow")
-    os.environ.setdefault(ENDPOINT_VARIABLE, ",".join(endpoints("")))
+    os.environ[ENDPOINT_VARIABLE] = ",".join(endpoints(os.environ.get(ENDPOINT_VARIABLE, "")))
     os.execv(sys.executable, [sys.executable, "-m", "tern_jobs", *context.args])  # noqa: S606 - ours
 
 

@@ -180,7 +180,7 @@ def make_certificates(files: MeshFiles, plan: MeshPlan) -> None:
     """Make the certificates of *plan*'s processes in the data directory; existing ones stay.
     CommandFailed (exit 2) when they cannot be made.
     """
-    from tern_cli.commands.cluster import SCRAPER, make_cluster  # noqa: PLC0415 - only a secure mesh pays for these
+    from tern_cli.operating.cluster import SCRAPER, make_cluster  # noqa: PLC0415 - only a secure mesh pays for these
     from tern_security.cluster_directory import Wanted  # noqa: PLC0415
     from tern_security.peer_identity import CLIENT, OPERATOR  # noqa: PLC0415
 

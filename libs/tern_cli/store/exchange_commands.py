@@ -145,7 +145,7 @@ def import_store(
     from tern_cli.store.rocketmq_import import ImportChoice, RocketImport, send_failed  # noqa: PLC0415
     from tern_cli.store.rocketmq_log import RocketLog  # noqa: PLC0415
 
-    log = RocketLog(directory)
+    log, proxies = RocketLog(directory), endpoints(endpoint)  # first: a context may bring the namespace
     choice = ImportChoice(
         topics=frozenset(name.strip() for name in topics.split(",") if name.strip()),
         renamed=_renamed(rename or []),
@@ -154,7 +154,7 @@ def import_store(
     )
     place = directory.absolute()
     note = state or place.with_name(f"{place.name}.ternmq-import.json")
-    job = RocketImport(log, choice, endpoints(endpoint), note, patience_ms=duration_ms("--patience", patience))
+    job = RocketImport(log, choice, proxies, note, patience_ms=duration_ms("--patience", patience))
     was_done = job.done
     if not was_done:
         try:

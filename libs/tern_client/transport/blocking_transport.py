@@ -50,19 +50,22 @@ class BlockingTransport(Protocol):
 
 
 class PlainTransport:
-    """One keep-alive connection per thread in use, kept in a pool per endpoint."""
+    """One keep-alive connection per thread in use, kept in a pool per endpoint. *pool*: one that
+    several transports share, and that none of them closes.
+    """
 
-    __slots__ = ("_is_abandoned", "_polling", "_pool")
+    __slots__ = ("_is_abandoned", "_owns_pool", "_polling", "pool")
 
-    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
-        self._pool = BlockingPool(tls)
+    def __init__(self, tls: ssl.SSLContext | None = None, *, pool: BlockingPool | None = None) -> None:
+        self.pool = pool or BlockingPool(tls)
+        self._owns_pool = pool is None
         # Connections with a long poll under way, and whether long polls are abandoned.
         self._polling: set[http.client.HTTPConnection] = set()
         self._is_abandoned = False
 
     def exchange(self, endpoint: str, request: Request, timeout_ms: float) -> Response:
         """Send *request* and return the whole response; ProxyUnreachable, OutcomeUnknown."""
-        connection = self._pool.take(endpoint, timeout_ms / 1000)
+        connection = self.pool.take(endpoint, timeout_ms / 1000)
         if connection.sock is None:
             try:
                 connection.connect()
@@ -95,7 +98,7 @@ class PlainTransport:
         if answer.will_close or not is_whole:
             connection.close()
         else:
-            self._pool.keep(endpoint, connection)
+            self.pool.keep(endpoint, connection)
         return Response(answer.status, headers, body)
 
     def abandon(self) -> None:
@@ -109,7 +112,8 @@ class PlainTransport:
 
     def close(self) -> None:
         """Close all connections; a connection in use is closed when its answer has come."""
-        self._pool.close()
+        if self._owns_pool:
+            self.pool.close()
 
 
 def _send_rest(connection: http.client.HTTPConnection, body: bytes) -> bool:
@@ -162,7 +166,8 @@ class HttpxBlockingTransport:
         self._client.close()
 
 
-def _choose_transport(endpoints: Sequence[str], credentials: Credentials) -> BlockingTransport:
+def choose_blocking_transport(endpoints: Sequence[str], credentials: Credentials) -> BlockingTransport:
+    """Return the plain transport when no endpoint is behind a forward proxy, else httpx."""
     tls = tls_of(endpoints, credentials)
     return PlainTransport(tls) if all(map(is_direct, endpoints)) else HttpxBlockingTransport(endpoints, tls)
 
@@ -192,7 +197,7 @@ class BlockingCaller:
         headers = namespace_headers(namespace)
         self.course = Course(endpoints=proxies, policy=policy or RetryPolicy(), chance=random.random, headers=headers)
         self._credentials = Credentials(proxies.urls, key_file, ca_file)
-        self._transport = transport or _choose_transport(proxies.urls, self._credentials)
+        self._transport = transport or choose_blocking_transport(proxies.urls, self._credentials)
 
     def drive(self, steps: Generator[Step, Outcome, T], *, is_over: Callable[[], bool] = lambda: False) -> T:
         """Do what *steps* yield until they return; their errors are raised. An interrupted call

@@ -44,6 +44,15 @@ _NAME_CA = "Name the cluster's ca.crt, in PEM, by ca_file or TERNMQ_CA_FILE"
 class CredentialsUnusable(TernError, ValueError):
     """A named file cannot be used, or may not be used with these endpoints. Raised by clients,
     never on the wire.
+
+    Example:
+
+        from tern_client import BlockingProducer, CredentialsUnusable
+
+        try:
+            BlockingProducer("http://127.0.0.1:8080", key_file="no-such.key")
+        except CredentialsUnusable as error:
+            print(error.code)  # -> credentials-unusable
     """
 
     code: ClassVar[str] = "credentials-unusable"

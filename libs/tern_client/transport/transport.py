@@ -86,13 +86,17 @@ def is_direct(endpoint: str) -> bool:
     return is_loopback(endpoint) or not proxied
 
 
-def choose_transport(endpoints: Sequence[str], credentials: Credentials) -> Transport:
-    """Return the fast transport when no endpoint is behind a forward proxy, else httpx."""
+def choose_transport(
+    endpoints: Sequence[str], credentials: Credentials, connections_max: int = CONNECTIONS_MAX
+) -> Transport:
+    """Return the fast transport when no endpoint is behind a forward proxy, else httpx. At most
+    *connections_max* are open to an endpoint; httpx has CONNECTIONS_MAX.
+    """
     tls = tls_of(endpoints, credentials)
     if all(map(is_direct, endpoints)):
         from tern_client.transport.fast_transport import FastTransport  # noqa: PLC0415 - blocking clients need none
 
-        return FastTransport(tls=tls)
+        return FastTransport(connections_max, tls)
     return HttpxTransport(endpoints, tls)
 
 

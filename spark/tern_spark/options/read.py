@@ -1,10 +1,12 @@
 """The options of one read, checked together and typed."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any
 
+from tern_spark.options.contexts import replace_context
 from tern_spark.options.places import AtTimes, Place, topics_of
 from tern_spark.options.table import ALIASES, BATCH, BOTH, NAMES, OF_VIEWS, ROWS, STREAM
 from tern_spark.options.values import OptionError
@@ -74,6 +76,7 @@ def read_options(given: Mapping[str, str], reads: str = BATCH) -> ReadOptions:
         if known in texts:
             raise OptionError(f"{known} is given twice, once as '{name}'; give it once.")
         texts[known] = str(value)
+    replace_context(texts, os.environ)
     _check_together(texts)
     fields: dict[str, Any] = {}
     for row in ROWS:
@@ -93,7 +96,9 @@ def read_options(given: Mapping[str, str], reads: str = BATCH) -> ReadOptions:
 
 def _check_together(texts: Mapping[str, str]) -> None:
     if "endpoint" not in texts:
-        raise OptionError("endpoint is required: the proxies' URLs, such as 'http://127.0.0.1:8080'.")
+        raise OptionError(
+            "endpoint is required: the proxies' URLs, such as 'http://127.0.0.1:8080'; or context, one by name."
+        )
     kinds = [kind for kind in _KINDS if kind in texts]
     view = texts.get("view", "messages").strip().lower()
     if view != "messages":

@@ -16,7 +16,7 @@ _ROWS_MAX = 2**62
 VIEWS = ("queues", "topics", "groups", "lag", "dlq", "scheduled", "transactions")
 OF_VIEWS = frozenset(
     {
-        *("view", "endpoint", "subscribe", "subscribePattern", "group", "namespace", "keyFile", "caFile"),
+        *("view", "endpoint", "context", "subscribe", "subscribePattern", "group", "namespace", "keyFile", "caFile"),
         *("fetchTimeoutMs", "fetchRetries", "fetchRetryIntervalMs"),
     }
 )
@@ -38,6 +38,10 @@ ROWS = (
     Row(
         *("endpoint", "endpoints", BOTH, values.endpoints, "required"),
         "URLs of proxies, separated by commas; tasks spread over them and fail over",
+    ),
+    Row(
+        *("context", "endpoints", BOTH, values.plain, "none"),
+        "instead of `endpoint`: a context of the driver's user (`ternmq context add`), with its namespace, key and authority",
     ),
     Row(
         *("subscribe", "topics", BOTH, values.topics, "one of three"),

@@ -4,6 +4,7 @@
 |-------------------|----------------|-------------------------------------------------------------|
 | endpoint          | required       | proxy URLs, comma separated; tasks spread over them, fail   |
 |                   |                | over                                                        |
+| context           | none           | instead of endpoint: a context of the driver's user         |
 | delivery          | exactly_once   | every batch is visible once, whole, or not at all;          |
 |                   |                | at_least_once: rows are visible as they arrive              |
 | topic             | column `topic` | the topic of rows without one of their own                  |
@@ -25,17 +26,20 @@
 | sendTimeoutMs     | 120000         | time limit of one request with all its repeats              |
 """
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 
 from tern_client.transport.endpoints import EndpointMalformed, Endpoints
 from tern_spark.options import OptionError, values
+from tern_spark.options.contexts import replace_context
 from tern_wire.limits_publications import STAGE_LIFE_DEFAULT_MS, STAGE_LIFE_MAX_MS, STAGE_LIFE_MIN_MS
 from tern_wire.names import check_namespace, check_topic
 
 WRITE_NAMES = (
     "endpoint",
+    "context",
     "delivery",
     "topic",
     "namespace",
@@ -92,6 +96,7 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
             texts[known] = str(value)
         elif name.lower() not in _OF_SPARK:
             raise OptionError(_unknown(name, names))
+    replace_context(texts, os.environ)
     is_exactly_once = _is_exactly_once(texts)
     topic, namespace = texts.get("topic", "").strip(), texts.get("namespace", "").strip()
     return WriteOptions(

@@ -95,7 +95,14 @@ def run_page(page: Path, directory: Path, replaced: Mapping[str, str], environme
     done = subprocess.run(
         ["bash", "-c", script],
         cwd=directory,
-        env={**os.environ, "PYTHONPATH": paths, "TERNMQ_PYTHON": sys.executable, "TZ": "UTC", **environment},
+        env={
+            **os.environ,
+            "PYTHONPATH": paths,
+            "TERNMQ_PYTHON": sys.executable,
+            "TZ": "UTC",
+            "HOME": str(directory),
+            **environment,
+        },
         capture_output=True,
         text=True,
         timeout=RUN_MAX_S,

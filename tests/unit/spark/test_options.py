@@ -2,14 +2,44 @@
 
 import pickle
 import re
+from pathlib import Path
 
 import pytest
 
+from tern_client.settings.contexts import change_contexts, context_of
 from tern_spark import OptionError, ReadOptions, read_options
 from tern_spark.options import NAMES, ROWS, Ago, At, AtTimes, Place, Shift
+from tern_spark.sink.options import write_options
 from tests.support.documents.spark_options import PAGE, written
 
 GOOD = {"endpoint": "http://127.0.0.1:8080", "subscribe": "orders"}
+
+
+@pytest.fixture(autouse=True)
+def contexts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The driver's user has one context."""
+    file = tmp_path / "contexts.json"
+    made = context_of(("http://a:1", "http://b:2"), namespace="shop", key_file="/keys/app.key")
+    change_contexts(file, lambda before: before.with_context("here", made))
+    monkeypatch.setenv("TERNMQ_CONTEXTS_FILE", str(file))
+
+
+def test_a_context_stands_for_endpoint_namespace_key_and_authority() -> None:
+    """An option that is given precedes it; an environment's key is not used with it."""
+    options = read_options({"context": "here", "subscribe": "orders"})
+    assert options == ReadOptions(
+        endpoints=("http://a:1", "http://b:2"),
+        topics=("orders",),
+        namespace="shop",
+        key_file="/keys/app.key",
+        ca_file="",
+    )
+    assert read_options({"context": "here", "subscribe": "orders", "namespace": "test"}).namespace == "test"
+    assert read_options({"context": "here", "view": "lag"}).endpoints == options.endpoints
+    written = write_options({"context": "here", "topic": "orders"})
+    assert (written.endpoints, written.namespace, written.key_file) == (options.endpoints, "shop", "/keys/app.key")
+    with pytest.raises(OptionError, match="context and endpoint are given"):
+        read_options({**GOOD, "context": "here"})
 
 
 def test_the_two_required_options_make_a_read_of_the_whole_topic() -> None:
@@ -22,6 +52,7 @@ def test_the_two_required_options_make_a_read_of_the_whole_topic() -> None:
 # Of every option a legal value, its kind of read, and what it becomes.
 LEGAL: dict[str, tuple[str, str, object]] = {
     "endpoint": ("http://a:1/, http://b:2", "batch", ("http://a:1", "http://b:2")),
+    "context": ("here", "batch", ("http://a:1", "http://b:2")),
     "subscribe": ("orders, payments,orders", "batch", ("orders", "payments")),
     "subscribePattern": ("ord.*|pay", "stream", "ord.*|pay"),
     "assign": ('{"orders": ["broker-a:0", "broker-b:7"]}', "batch", {"orders": ("broker-a:0", "broker-b:7")}),
@@ -62,7 +93,9 @@ LEGAL: dict[str, tuple[str, str, object]] = {
 
 
 def given_with(name: str, value: str) -> dict[str, str]:
-    """GOOD and the option *name*, which takes the place of another choice of topics."""
+    """GOOD and the option *name*, which takes the place of another choice of topics, or of the endpoint."""
+    if name == "context":
+        return {"subscribe": GOOD["subscribe"], name: value}
     kept = GOOD if name not in {"subscribePattern", "assign"} else {"endpoint": GOOD["endpoint"]}
     return {**kept, name: value}
 
@@ -185,6 +218,8 @@ def test_a_path_in_load_is_refused_with_what_to_write_instead() -> None:
 
 
 ILLEGAL = [
+    ("context", "there", "There is no context 'there'; known: here"),
+    ("context", "", "There is no context ' '; known: here"),
     ("endpoint", "", "endpoint is required"),
     ("endpoint", "127.0.0.1:8080", "not a proxy's URL"),
     ("endpoint", "http://a:port", "not a proxy's URL"),

@@ -35,7 +35,7 @@ def test_names_are_taken_in_any_case_and_spark_s_own_are_passed_over() -> None:
         "requesttimeoutms": "500",
         "sendtimeoutms": "1000",
     }
-    assert set(given) == {name.lower() for name in WRITE_NAMES} - {"acceptlosthistory", "stagelife"}
+    assert set(given) == {name.lower() for name in WRITE_NAMES} - {"acceptlosthistory", "stagelife", "context"}
     options = write_options({**given, "checkpointLocation": "/c", "queryname": "q"})
     assert options == WriteOptions(
         endpoints=("http://a:1", "http://b:2"),

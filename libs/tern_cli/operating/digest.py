@@ -8,8 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from tern_cli.commands.mesh import DataDir
-from tern_cli.commands.raft import NameServers, raft_app
 from tern_cli.commands.topic import Sure, confirm
+from tern_cli.operating.raft import NameServers, raft_app
 from tern_cli.output import Format, Output, show_json, show_rows
 from tern_cli.variables import DATA_DIR
 from tern_cli.views.raft_view import BrokerNode, answering_brokers, leading_node, nodes_of_group, tell

@@ -14,11 +14,11 @@ from typing import Annotated, Any
 import typer
 
 from tern_cli.commands.admin import duration_ms
-from tern_cli.commands.broker_group import BrokerGroup, tell_left
 from tern_cli.commands.mesh import DataDir
-from tern_cli.commands.namesrv import NameServers, name_server_urls
 from tern_cli.endpoint import Endpoint, endpoints
 from tern_cli.failures import CommandFailed
+from tern_cli.operating.broker_group import BrokerGroup, tell_left
+from tern_cli.operating.namesrv import NameServers, name_server_urls
 from tern_cli.output import Format, Output, show_json
 from tern_cli.progress import counting, waiting
 from tern_cli.variables import DATA_DIR

@@ -8,8 +8,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from tern_cli.app import app
-from tern_cli.commands import broker_group as broker_group_commands
-from tern_cli.commands import broker_group_drain
+from tern_cli.operating import broker_group as broker_group_commands
+from tern_cli.operating import broker_group_drain
 from tern_cli.views.topic_moves import ClusterAdmin, TopicName, place_all
 from tern_wire.errors import TopicConflict
 from tests.support.proxy.growing_mesh import GrowingMesh, growing_mesh

@@ -12,9 +12,9 @@ import typer
 
 from tern_cli.commands.admin import duration_ms
 from tern_cli.commands.mesh import DataDir
-from tern_cli.commands.namesrv import NameServers, name_server_urls
 from tern_cli.endpoint import Endpoint, endpoints
 from tern_cli.failures import CommandFailed
+from tern_cli.operating.namesrv import NameServers, name_server_urls
 from tern_cli.output import Format, Output, show_json, show_rows
 from tern_cli.progress import counting, waiting
 from tern_cli.variables import DATA_DIR

@@ -1,0 +1,1 @@
+"""Where a client's settings come from: arguments, the environment, named contexts."""
