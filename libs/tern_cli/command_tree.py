@@ -19,6 +19,7 @@ PANELS: dict[str, tuple[str, ...]] = {
     "Files": ("backup", "restore", "spark", "store"),
     "Admin": (
         "context",
+        "definitions",
         "offsets",
         "topic",
         "lease",
@@ -94,6 +95,8 @@ def _import_group(name: str) -> typer.Typer:
     match name:
         case "context":
             from tern_cli.commands.context import context_app as group
+        case "definitions":
+            from tern_cli.definitions.commands import definitions_app as group
         case "demo":
             from tern_cli.demo.commands import demo_app as group
         case "msg":

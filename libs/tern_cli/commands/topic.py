@@ -244,7 +244,7 @@ def confirm(question: str, *, yes: bool) -> None:
     if not sys.stdin.isatty():
         raise CommandFailed("Nobody to ask", f"{question} Confirm with --yes.", exit_code=2)
     if not typer.confirm(question, err=True):
-        raise CommandFailed("Nothing was deleted", "The answer was no.")
+        raise CommandFailed("Nothing was done", "The answer was no.")
 
 
 assert QUEUES_PER_TOPIC_DEFAULT == 8, "the help says 8"

@@ -17,8 +17,8 @@ from tests.support.imports import imports
 ROOT = Path(__file__).resolve().parents[3]
 # By distribution, the folder of its pyproject.toml.
 FOLDERS = {"ternmq-client": ROOT / "libs", "ternmq": ROOT}
-# Modules of a dependency's own dependency that is part of its interface.
-INTERFACES = {"fastapi": {"starlette"}, "http-message-signatures": {"http_sf"}}
+# Modules of a dependency that have another name, or are its own dependency's and part of its interface.
+INTERFACES = {"fastapi": {"starlette"}, "http-message-signatures": {"http_sf"}, "pyyaml": {"yaml"}}
 # Extras for work on TernMQ itself, which no sentence of the product names.
 WORKSHOP = {"dev", "load", "connect"}
 
