@@ -78,8 +78,9 @@ Example of administration:
         except TernError as error:
             print(error.code)  # -> topic-not-found
 
-Errors are TernError: `code` is stable, `detail` says what to do, `retryable` whether a repeat may
-succeed, and `fields` holds the values in `detail`. Clients repeat calls by themselves until their
+Errors are TernError, and each has a class here, such as `tern_client.TopicNotFound`: `code` is
+stable, `detail` says what to do, `retryable` whether a repeat may succeed, and `fields` holds the
+values in `detail`. Clients repeat calls by themselves until their
 deadline (RetryPolicy).
 """
 
@@ -103,6 +104,7 @@ if TYPE_CHECKING:
         ReplyMessage,
         SendReceipt,
     )
+    from tern_client.calls.partial_failures import SendsFailed, SettlesFailed
     from tern_client.calls.pulling import FileOffsets, GroupOffsets, MemoryOffsets, PulledMessage
     from tern_client.calls.scheduled import ScheduledMessage, ScheduledPage
     from tern_client.calls.turns import TurnNotReached
@@ -134,7 +136,9 @@ if TYPE_CHECKING:
     from tern_client.transport.endpoints import EndpointMalformed
     from tern_client.transport.exchange import ProxyUnreachable
     from tern_client.transport.retrying import RetryPolicy
+    from tern_wire.errors import *  # noqa: F403 - each error of the mesh, listed there
     from tern_wire.errors import TernError
+    from tern_wire.extras import ExtraMissing
 
 __all__ = [
     "Admin",
@@ -159,6 +163,7 @@ __all__ = [
     "Decision",
     "EndedTransaction",
     "EndpointMalformed",
+    "ExtraMissing",
     "FileOffsets",
     "GroupOffsets",
     "HalfMessage",
@@ -178,8 +183,10 @@ __all__ = [
     "ScheduledMessage",
     "ScheduledPage",
     "SendReceipt",
+    "SendsFailed",
     "SentTransaction",
     "Settings",
+    "SettlesFailed",
     "TernError",
     "Transaction",
     "TransactionPage",
@@ -216,6 +223,7 @@ _HOMES = {
     "Decision": "tern_client.transactions.models",
     "EndedTransaction": "tern_client.transactions.models",
     "EndpointMalformed": "tern_client.transport.endpoints",
+    "ExtraMissing": "tern_wire.extras",
     "FileOffsets": "tern_client.calls.pulling",
     "GroupOffsets": "tern_client.calls.pulling",
     "HalfMessage": "tern_client.transactions.models",
@@ -235,8 +243,10 @@ _HOMES = {
     "ScheduledMessage": "tern_client.calls.scheduled",
     "ScheduledPage": "tern_client.calls.scheduled",
     "SendReceipt": "tern_client.calls.models",
+    "SendsFailed": "tern_client.calls.partial_failures",
     "SentTransaction": "tern_client.transactions.models",
     "Settings": "tern_client.settings.settings",
+    "SettlesFailed": "tern_client.calls.partial_failures",
     "TernError": "tern_wire.errors",
     "Transaction": "tern_client.transactions.models",
     "TransactionPage": "tern_client.transactions.models",
@@ -247,12 +257,15 @@ _HOMES = {
     "connect_blocking": "tern_client.connection",
     "run": "tern_client.running",
 }
+# Has each error of the mesh, which can be imported from here, too: `tern_client.TopicNotFound`.
+_ERRORS = "tern_wire.errors"
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    home = _HOMES.get(name, _ERRORS)
+    if home == _ERRORS and name not in import_module(_ERRORS).__all__:
         raise AttributeError(f"module 'tern_client' has no attribute {name!r}")
-    found = globals()[name] = getattr(import_module(_HOMES[name]), name)
+    found = globals()[name] = getattr(import_module(home), name)
     return found
 
 

@@ -198,15 +198,6 @@ class Consumer(SettleCalls):
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(SETTLE_LINGER_MS / 1000, self._on_timer)
 
-    async def extend(self, invisible_ms: int, *messages: ReceivedMessage) -> dict[str, TernError]:
-        """Extend the leases of *messages* to *invisible_ms* from now; return the errors by receipt
-        handle. The handles stay the same.
-        """
-        errors = await super().extend(invisible_ms, *messages)
-        extended = [message.receipt_handle for message in messages if message.receipt_handle not in errors]
-        self._leases.extend(extended, self._clock() + invisible_ms)
-        return errors
-
     async def _finish(self) -> None:
         if self._timer:
             self._timer.cancel()
@@ -252,6 +243,11 @@ class Consumer(SettleCalls):
     def _done(self, handles: list[str]) -> None:
         self._leases.release(handles)
         self._room.set()
+
+    def _extended(self, settles: list[Settle]) -> None:
+        began_ms = self._clock()
+        for settle in settles:
+            self._leases.extend([settle.receipt_handle], began_ms + settle.invisible_ms)
 
     # Messages that no handler has seen ---------------------------------------------------------
     async def _give_back(self, unseen: list[ReceivedMessage]) -> None:

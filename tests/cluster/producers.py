@@ -43,7 +43,7 @@ class Producers(threading.Thread):
                 for first in range(self._first, self._last, _BATCH):
                     wanted = [message(number) for number in range(first, min(first + _BATCH, self._last))]
                     while wanted:
-                        outcome = producer.send_batch(self._topic, wanted)
+                        outcome = producer.send_batch(self._topic, wanted, return_errors=True)
                         self.acked += len(wanted) - len(outcome.errors)
                         wanted = [wanted[index] for index in sorted(outcome.errors)]
         except BaseException as error:

@@ -34,7 +34,10 @@ def kill_all(mesh: Mesh, topic: str, group: str, count: int, reason: str = "") -
         def kill_some() -> bool:
             nonlocal done
             messages = taken(consumer)
-            errors = consumer.dead_letter(reason, *messages) if reason else consumer.nack(*messages, delay_ms=0)
+            if reason:
+                errors = consumer.dead_letter(reason, *messages, return_errors=True)
+            else:
+                errors = consumer.nack(*messages, delay_ms=0, return_errors=True)
             done += len(messages) - len(errors)
             return done >= count
 

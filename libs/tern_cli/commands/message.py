@@ -101,7 +101,7 @@ def send(
     ]
     with BlockingProducer(endpoints(endpoint), namespace=namespace()) as producer:
         if lines:
-            receipts = producer.send_batch(topic, messages).confirmed()
+            receipts = producer.send_batch(topic, messages, return_errors=True).confirmed()
         else:
             receipts = [producer.send_message(topic, messages[0])]
     rows = [
@@ -203,7 +203,7 @@ def recv(
                         sys.stdout.buffer.write(write(message))
                 sys.stdout.buffer.flush()
                 if ack is Ack.AUTO:
-                    errors = consumer.ack(*messages)
+                    errors = consumer.ack(*messages, return_errors=True)
                     if errors:
                         raise next(iter(errors.values()))
         finally:

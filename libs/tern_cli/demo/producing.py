@@ -87,7 +87,7 @@ async def send_batches(
         async with Producer(endpoints, policy=POLICY) as producer:
             while waiting:
                 start, end = waiting.popleft()
-                outcome = await producer.send_batch(topic, messages.batch(start, end))
+                outcome = await producer.send_batch(topic, messages.batch(start, end), return_errors=True)
                 log.note(outcome.confirmed())
 
     await _together(produce() for _ in range(BATCH_PRODUCERS))

@@ -196,7 +196,7 @@ class RocketImport:
     def _send(
         self, producer: BlockingProducer, topic: str, taken: Sequence[tuple[OutgoingMessage, RocketRecord]]
     ) -> None:
-        outcome = producer.send_batch(topic, [message for message, _ in taken])
+        outcome = producer.send_batch(topic, [message for message, _ in taken], return_errors=True)
         reused: list[tuple[OutgoingMessage, RocketRecord]] = []
         for (message, record), receipt, at in zip(taken, outcome.receipts, range(len(taken)), strict=True):
             error = outcome.errors.get(at)

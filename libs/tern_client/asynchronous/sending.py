@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 
 from tern_client.asynchronous.requesting import RequestCalls
 from tern_client.calls.models import BatchOutcome, OutgoingMessage, SendReceipt
+from tern_client.calls.partial_failures import SendsFailed
 from tern_client.calls.sending import none_stored, send_many, send_one, unique_keys, with_key
 from tern_client.calls.turns import TurnNotReached
 from tern_client.transport.clock import now_ms
@@ -114,14 +115,19 @@ class PlainProducer(RequestCalls):
             return await self._drive(send_one(self._course, topic, keyed, now_ms()))
         return await self._drive_in_turn(topic, [keyed], lambda: send_one(self._course, topic, keyed, now_ms()))
 
-    async def send_batch(self, topic: str, messages: Sequence[OutgoingMessage]) -> BatchOutcome:
+    async def send_batch(
+        self, topic: str, messages: Sequence[OutgoingMessage], *, return_errors: bool = False
+    ) -> BatchOutcome:
         """Send *messages* in as few requests as possible, and repeat those that fail for now. The
-        outcome holds each message's receipt or error.
+        outcome holds each message's receipt or, with *return_errors*, its error.
 
-        BatchEmpty without messages.
+        BatchEmpty without messages; SendsFailed, which has the outcome, when some are not stored.
         """
         keyed = [with_key(message, self._keys) for message in messages]
         try:
-            return await self._drive_in_turn(topic, keyed, lambda: send_many(self._course, topic, keyed, now_ms()))
+            outcome = await self._drive_in_turn(topic, keyed, lambda: send_many(self._course, topic, keyed, now_ms()))
         except TurnNotReached as error:
-            return none_stored(len(keyed), error)
+            outcome = none_stored(len(keyed), error)
+        if outcome.errors and not return_errors:
+            raise SendsFailed(outcome)
+        return outcome

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 
 from tern_client.blocking.requesting import BlockingRequestCalls
 from tern_client.calls.models import BatchOutcome, OutgoingMessage, SendReceipt
+from tern_client.calls.partial_failures import SendsFailed
 from tern_client.calls.sending import none_stored, send_many, send_one, unique_keys, with_key
 from tern_client.calls.turns import TurnNotReached
 from tern_client.transport.blocking_transport import BlockingTransport
@@ -111,14 +112,19 @@ class BlockingProducer(BlockingRequestCalls):
             return self._drive(send_one(self._course, topic, keyed, now_ms()))
         return self._drive_in_turn(topic, [keyed], lambda: send_one(self._course, topic, keyed, now_ms()))
 
-    def send_batch(self, topic: str, messages: Sequence[OutgoingMessage]) -> BatchOutcome:
+    def send_batch(
+        self, topic: str, messages: Sequence[OutgoingMessage], *, return_errors: bool = False
+    ) -> BatchOutcome:
         """Send *messages* in as few requests as possible, and repeat those that fail for now. The
-        outcome holds each message's receipt or error.
+        outcome holds each message's receipt or, with *return_errors*, its error.
 
-        BatchEmpty without messages.
+        BatchEmpty without messages; SendsFailed, which has the outcome, when some are not stored.
         """
         keyed = [with_key(message, self._keys) for message in messages]
         try:
-            return self._drive_in_turn(topic, keyed, lambda: send_many(self._course, topic, keyed, now_ms()))
+            outcome = self._drive_in_turn(topic, keyed, lambda: send_many(self._course, topic, keyed, now_ms()))
         except TurnNotReached as error:
-            return none_stored(len(keyed), error)
+            outcome = none_stored(len(keyed), error)
+        if outcome.errors and not return_errors:
+            raise SendsFailed(outcome)
+        return outcome

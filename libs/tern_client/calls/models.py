@@ -97,7 +97,7 @@ class BatchOutcome:
 
         messages = [OutgoingMessage(body=b"small"), OutgoingMessage(body=bytes(5 * 1024 * 1024))]
         with BlockingProducer("http://127.0.0.1:8080") as producer:
-            outcome: BatchOutcome = producer.send_batch("orders", messages)
+            outcome: BatchOutcome = producer.send_batch("orders", messages, return_errors=True)
         print([receipt is not None for receipt in outcome.receipts])  # -> [True, False]
         for index, error in outcome.errors.items():
             print(index, error.code)  # -> 1 message-too-large

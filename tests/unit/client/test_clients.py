@@ -160,7 +160,7 @@ async def test_acks_that_came_too_late_are_counted_and_told() -> None:
     script = (delivered(0, 1), said({"results": [late]}, 207), delivered(settled=[late]))
     async with ScriptedProxy(*script) as proxy, Consumer(proxy.url, "t", "g") as consumer:
         first, second = await consumer.receive()
-        errors = await consumer.ack(first)
+        errors = await consumer.ack(first, return_errors=True)
         assert [type(error) for error in errors.values()] == [ReceiptExpired]
         assert list(errors) == ["h0"]
         consumer.confirm(second)
@@ -174,7 +174,9 @@ async def test_a_settle_that_is_refused_as_a_whole_is_told_per_message_and_not_t
     async with ScriptedProxy(*script, answer=lambda _: refused(ReceiptExpired())) as proxy:
         async with Consumer(proxy.url, "t", "g") as consumer:
             first, second, third = await consumer.receive()
-            assert [type(error) for error in (await consumer.ack(first, second)).values()] == [ReceiptExpired] * 2
+            assert [type(error) for error in (await consumer.ack(first, second, return_errors=True)).values()] == [
+                ReceiptExpired
+            ] * 2
             consumer.confirm(third)
         assert consumer.expired == 3
         assert len(proxy.asked) == 3

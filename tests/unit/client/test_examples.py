@@ -32,7 +32,7 @@ def test_every_snippet_is_a_file_that_python_takes(snippet: str, tmp_path: Path)
     py_compile.compile(str(path), doraise=True)
     for names in re.findall(r"^from tern_client import (.*)$", snippet, re.M):
         for name in names.split(", "):
-            assert name in tern_client.__all__
+            assert hasattr(tern_client, name)
 
 
 def test_the_documents_show_the_sdk() -> None:

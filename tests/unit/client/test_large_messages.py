@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from tern_client import BlockingProducer, OutgoingMessage, Producer
+from tern_client import BlockingProducer, OutgoingMessage, Producer, SendsFailed
 from tern_wire.errors import MessageTooLarge
 from tern_wire.limits import MESSAGE_BODY_SIZE_MAX_BYTES
-from tests.support.client.scripted_proxy import Asked, Reply, ScriptedProxy, packed, said
+from tests.support.client.scripted_proxy import Asked, Reply, ScriptedProxy, blocking_proxy, packed, said
 
 RECEIPT = {"message_id": "m", "queue": "broker-a:1", "offset": 7, "born_at": 1}
 LARGE = OutgoingMessage(body=bytes(MESSAGE_BODY_SIZE_MAX_BYTES + 1))
@@ -31,20 +31,20 @@ async def test_a_message_over_the_limit_is_refused_before_it_travels() -> None:
         with BlockingProducer(url) as producer:
             with pytest.raises(MessageTooLarge, match=SENTENCE):
                 producer.send("t", LARGE.body)
-            outcome = producer.send_batch("t", [SMALL, LARGE, SMALL])
+            outcome = producer.send_batch("t", [SMALL, LARGE, SMALL], return_errors=True)
             assert [receipt is not None for receipt in outcome.receipts] == [True, False, True]
             assert {at: type(error) for at, error in outcome.errors.items()} == {1: MessageTooLarge}
-            assert list(producer.send_batch("t", [LARGE]).errors) == [0]
+            assert list(producer.send_batch("t", [LARGE], return_errors=True).errors) == [0]
             assert producer.send("t", LARGEST.body).offset == 7
 
     async with ScriptedProxy(answer=store) as proxy:
         async with Producer(proxy.url) as producer:
             with pytest.raises(MessageTooLarge, match=SENTENCE):
                 await producer.send("t", LARGE.body)
-            outcome = await producer.send_batch("t", [SMALL, LARGE, SMALL])
+            outcome = await producer.send_batch("t", [SMALL, LARGE, SMALL], return_errors=True)
             assert [receipt is not None for receipt in outcome.receipts] == [True, False, True]
             assert {at: type(error) for at, error in outcome.errors.items()} == {1: MessageTooLarge}
-            assert list((await producer.send_batch("t", [LARGE])).errors) == [0]
+            assert list((await producer.send_batch("t", [LARGE], return_errors=True)).errors) == [0]
             with pytest.raises(MessageTooLarge):
                 await (await producer.send_soon("t", LARGE))
             assert proxy_sizes(proxy) == [2]
@@ -58,3 +58,17 @@ def proxy_sizes(proxy: ScriptedProxy) -> list[int]:
     return [
         len(asked.document["messages"]) if asked.path.endswith("/batch") else len(asked.body) for asked in proxy.asked
     ]
+
+
+async def test_a_batch_of_which_some_are_not_stored_is_raised_with_its_receipts() -> None:
+    """Unless the caller asks for the errors; both shells do so."""
+    with blocking_proxy(store) as proxy:
+        async with Producer(proxy.url) as producer:
+            with pytest.raises(
+                SendsFailed, match="1 of 3 messages were not stored; the first of them, number 1: "
+            ) as caught:
+                await producer.send_batch("t", [SMALL, LARGE, SMALL])
+        with BlockingProducer(proxy.url) as blocking, pytest.raises(SendsFailed):
+            blocking.send_batch("t", [LARGE])
+    assert [receipt is not None for receipt in caught.value.outcome.receipts] == [True, False, True]
+    assert list(caught.value.outcome.errors) == [1]

@@ -1,10 +1,11 @@
 """What both consumers say of messages that failed, and what both Admins ask about dead letters, against a scripted proxy."""
 
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import pytest
 
-from tern_client import Admin, BlockingAdmin, BlockingConsumer, Consumer, RetryPolicy
+from tern_client import Admin, BlockingAdmin, BlockingConsumer, Consumer, ReceivedMessage, RetryPolicy, SettlesFailed
 from tern_wire.errors import InvalidField, NoLeader, ReceiptExpired, TaskNotFound
 from tests.support.client.scripted_proxy import Asked, Reply, ScriptedProxy, blocking_proxy, refused, said
 from tests.unit.client.deliveries import delivered
@@ -27,11 +28,13 @@ async def test_nacks_and_dead_letters_are_one_request_for_all_and_tell_errors_by
     """A delay of nothing is said, none is not; what was settled is in flight no longer."""
     async with ScriptedProxy(answer=answer) as proxy, Consumer(proxy.url, "t", "g", in_flight_max=2) as consumer:
         first, second = await consumer.receive()
-        assert set(await consumer.nack(first, second)) == {second.receipt_handle}
+        assert set(await consumer.nack(first, second, return_errors=True)) == {second.receipt_handle}
         first, second = await consumer.receive()
-        assert set(await consumer.nack(first, second, delay_ms=0)) == {second.receipt_handle}
+        assert set(await consumer.nack(first, second, delay_ms=0, return_errors=True)) == {second.receipt_handle}
         first, second = await consumer.receive()
-        assert set(await consumer.dead_letter("no such shop", first, second)) == {second.receipt_handle}
+        assert set(await consumer.dead_letter("no such shop", first, second, return_errors=True)) == {
+            second.receipt_handle
+        }
         said_of = [asked.document["entries"] for asked in proxy.asked if asked.path.endswith("/settle")]
         handles = [first.receipt_handle, second.receipt_handle]
         assert said_of == [
@@ -41,7 +44,7 @@ async def test_nacks_and_dead_letters_are_one_request_for_all_and_tell_errors_by
         ]
         assert consumer.expired == 3
         first, second = await consumer.receive()
-        assert set(await consumer.release(first, second)) == {second.receipt_handle}
+        assert set(await consumer.release(first, second, return_errors=True)) == {second.receipt_handle}
         released = proxy.asked[-1].document["entries"]
         assert released == [{"receipt_handle": handle, "action": "release"} for handle in handles]
         assert len(await consumer.receive()) == 2  # there is room again
@@ -51,9 +54,9 @@ def test_the_blocking_consumer_says_the_same() -> None:
     """And a receive carries its attempt id."""
     with blocking_proxy(answer) as proxy, BlockingConsumer(proxy.url, "t", "g") as consumer:
         first, second = consumer.receive(attempt_id="try-1")
-        assert set(consumer.nack(first, second, delay_ms=1_500)) == {second.receipt_handle}
+        assert set(consumer.nack(first, second, delay_ms=1_500, return_errors=True)) == {second.receipt_handle}
         assert consumer.dead_letter("", first) == {}
-        assert set(consumer.release(first, second)) == {second.receipt_handle}
+        assert set(consumer.release(first, second, return_errors=True)) == {second.receipt_handle}
         received, nacked, rejected = (asked.document for asked in proxy.asked[:3])
         assert received["attempt_id"] == "try-1"
         assert nacked["entries"][0] == {"receipt_handle": first.receipt_handle, "action": "nack", "delay": 1_500}
@@ -119,3 +122,22 @@ def test_the_blocking_admin_does_the_same_and_raises_what_the_proxy_says() -> No
         assert proxy.asked[1].document == {"all": True, "rate": 0, "dry_run": False}
         admin.redrive("g", offsets=["broker-a:1"], to="origin")
         assert proxy.asked[3].document == {"offsets": ["broker-a:1"], "to": "origin", "rate": 0, "dry_run": False}
+
+
+async def test_settles_that_fail_are_raised_unless_they_are_asked_for() -> None:
+    """A dictionary of errors that nobody looks at would lose them; the error has all of them."""
+    calls: tuple[Callable[[Consumer, Sequence[ReceivedMessage]], Awaitable[object]], ...] = (
+        lambda consumer, messages: consumer.ack(*messages),
+        lambda consumer, messages: consumer.nack(*messages),
+        lambda consumer, messages: consumer.release(*messages),
+        lambda consumer, messages: consumer.dead_letter("no", *messages),
+        lambda consumer, messages: consumer.extend(5_000, *messages),
+    )
+    async with ScriptedProxy(answer=answer) as proxy, Consumer(proxy.url, "t", "g") as consumer:
+        messages = await consumer.receive()
+        for call in calls:
+            with pytest.raises(SettlesFailed, match="1 of 2 messages were not settled; the first of them: ") as caught:
+                await call(consumer, messages)
+            assert {handle: type(error) for handle, error in caught.value.errors.items()} == {
+                messages[1].receipt_handle: ReceiptExpired
+            }

@@ -64,7 +64,7 @@ class Course:
     async def _send(self, producer: Producer, topic: str, messages: list[OutgoingMessage], kind: int) -> None:
         first = messages[0]
         if kind == 0:
-            outcome: BatchOutcome = await producer.send_batch(topic, messages)
+            outcome: BatchOutcome = await producer.send_batch(topic, messages, return_errors=True)
             self.errors |= {messages[at].body: error for at, error in outcome.errors.items()}
             return
         try:
@@ -141,7 +141,9 @@ async def test_a_large_batch_is_sent_so_that_no_piece_of_a_message_group_is_over
     brokers = ShakyBrokers(seed, trouble_percent=70)
     bodies = [b"%02d" % at + b"x" * 300_000 for at in range(12)]
     async with producer_of(brokers) as producer:
-        outcome = await producer.send_batch("t", [OutgoingMessage(body=body, message_group="a") for body in bodies])
+        outcome = await producer.send_batch(
+            "t", [OutgoingMessage(body=body, message_group="a") for body in bodies], return_errors=True
+        )
     assert len(outcome.confirmed()) == 12
     assert brokers.stored["t", "a"] == bodies
 
@@ -275,7 +277,7 @@ async def test_who_waits_a_whole_deadline_behind_an_outage_is_not_sent(call: str
             if call == "send":
                 return await producer.send_message("t", message)
             if call == "send_batch":
-                return (await producer.send_batch("t", [message])).confirmed()
+                return (await producer.send_batch("t", [message], return_errors=True)).confirmed()
             return await (await producer.send_soon("t", message))
 
         behind = [asyncio.create_task(send(body)) for body in (b"1", b"2", b"3")]

@@ -84,7 +84,7 @@ def call_of(kind: str, producer: BlockingProducer, body: bytes) -> Callable[[], 
     return {
         "send": lambda: producer.send("t", body, message_group="a"),
         "send_message": lambda: producer.send_message("t", message),
-        "send_batch": lambda: producer.send_batch("t", [message]).confirmed(),
+        "send_batch": lambda: producer.send_batch("t", [message], return_errors=True).confirmed(),
     }[kind]
 
 

@@ -107,7 +107,7 @@ async def test_nobody_listening_is_said_and_is_no_unknown_outcome(endpoint: str)
         async with Producer(endpoint, policy=ONCE, idempotent=idempotent) as producer:
             with pytest.raises(ProxyUnreachable, match=refused):
                 await producer.send("t", b"x")
-            outcome = await producer.send_batch("t", [OutgoingMessage(body=b"x")])
+            outcome = await producer.send_batch("t", [OutgoingMessage(body=b"x")], return_errors=True)
             with pytest.raises(ProxyUnreachable, match=refused):
                 outcome.confirmed()
             with pytest.raises(ProxyUnreachable, match=refused):
