@@ -92,6 +92,9 @@ if TYPE_CHECKING:
     from tern_client.blocking.memberships import BlockingMembership
     from tern_client.blocking.sending import BlockingProducer
     from tern_client.blocking_consumer import BlockingConsumer
+    from tern_client.bodies.cloud_events import CloudEvent
+    from tern_client.bodies.mismatch import BodyMismatch
+    from tern_client.bodies.serializers import EncodedBody
     from tern_client.calls.batching import BatchLimits
     from tern_client.calls.models import (
         BatchOutcome,
@@ -142,12 +145,15 @@ __all__ = [
     "BlockingProducer",
     "BlockingPullConsumer",
     "BlockingTransactionProducer",
+    "BodyMismatch",
     "Check",
     "CheckCounts",
     "CheckedMessage",
     "ClientClosed",
+    "CloudEvent",
     "Consumer",
     "Decision",
+    "EncodedBody",
     "EndedTransaction",
     "EndpointMalformed",
     "FileOffsets",
@@ -192,12 +198,15 @@ _HOMES = {
     "BlockingProducer": "tern_client.blocking.sending",
     "BlockingPullConsumer": "tern_client.pull_consumer",
     "BlockingTransactionProducer": "tern_client.transactions.blocking_transactions",
+    "BodyMismatch": "tern_client.bodies.mismatch",
     "Check": "tern_client.transactions.models",
     "CheckCounts": "tern_client.transactions.checking",
     "CheckedMessage": "tern_client.transactions.models",
     "ClientClosed": "tern_client.closing",
+    "CloudEvent": "tern_client.bodies.cloud_events",
     "Consumer": "tern_client.consumer",
     "Decision": "tern_client.transactions.models",
+    "EncodedBody": "tern_client.bodies.serializers",
     "EndedTransaction": "tern_client.transactions.models",
     "EndpointMalformed": "tern_client.transport.endpoints",
     "FileOffsets": "tern_client.calls.pulling",

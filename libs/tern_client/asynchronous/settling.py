@@ -1,6 +1,7 @@
 """Calls that settle received messages at once."""
 
 from tern_client.asynchronous.requesting import ReplyCalls
+from tern_client.bodies.arguments import check_integer
 from tern_client.calls.documents import Settle
 from tern_client.calls.models import ReceivedMessage
 from tern_client.calls.subscription import Subscription
@@ -32,6 +33,8 @@ class SettleCalls(ReplyCalls):
         policy). After its last attempt a message becomes a dead letter. Return the errors by
         receipt handle.
         """
+        if delay_ms is not None:
+            check_integer("delay_ms", delay_ms, "an int of milliseconds, or None")
         return await self._end_leases(
             [Settle(message.receipt_handle, "nack", delay_ms=delay_ms) for message in messages]
         )
@@ -55,6 +58,7 @@ class SettleCalls(ReplyCalls):
         """Extend the leases of *messages* to *invisible_ms* from now; return the errors by receipt
         handle. The handles stay the same.
         """
+        check_integer("invisible_ms", invisible_ms, "an int of milliseconds")
         return await self._settle_open([Settle(message.receipt_handle, "extend", invisible_ms) for message in messages])
 
     async def _settle_open(self, settles: list[Settle]) -> dict[str, TernError]:

@@ -2,6 +2,7 @@
 """Calls that settle received messages at once."""
 
 from tern_client.blocking.requesting import BlockingReplyCalls
+from tern_client.bodies.arguments import check_integer
 from tern_client.calls.documents import Settle
 from tern_client.calls.models import ReceivedMessage
 from tern_client.calls.subscription import Subscription
@@ -31,6 +32,8 @@ class BlockingSettleCalls(BlockingReplyCalls):
         policy). After its last attempt a message becomes a dead letter. Return the errors by
         receipt handle.
         """
+        if delay_ms is not None:
+            check_integer("delay_ms", delay_ms, "an int of milliseconds, or None")
         return self._end_leases([Settle(message.receipt_handle, "nack", delay_ms=delay_ms) for message in messages])
 
     def release(self, *messages: ReceivedMessage) -> dict[str, TernError]:
@@ -50,6 +53,7 @@ class BlockingSettleCalls(BlockingReplyCalls):
         """Extend the leases of *messages* to *invisible_ms* from now; return the errors by receipt
         handle. The handles stay the same.
         """
+        check_integer("invisible_ms", invisible_ms, "an int of milliseconds")
         return self._settle_open([Settle(message.receipt_handle, "extend", invisible_ms) for message in messages])
 
     def _settle_open(self, settles: list[Settle]) -> dict[str, TernError]:

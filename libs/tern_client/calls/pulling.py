@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import urlencode
 
+from tern_client.bodies.decoders import TypedBody
 from tern_client.calls.documents import read_document
 from tern_client.transport.exchange import Request, Response
 from tern_wire import paths
@@ -26,8 +27,9 @@ QUEUES_PERIOD_MS = 30_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PulledMessage:
-    """One message that was read by offset. Times are milliseconds since 1970.
+class PulledMessage(TypedBody):
+    """One message that was read by offset; `decode(Order)` returns its body as a value. Times are
+    milliseconds since 1970.
 
     Example:
 
