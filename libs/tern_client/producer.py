@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from tern_client.asynchronous.sending import PlainProducer
 from tern_client.bodies.serializers import Serializer
 from tern_client.calls.batching import Accumulator, Batch, BatchLimits, size_of
+from tern_client.calls.compressed_bodies import COMPRESS_MIN_BYTES, CompressionName
 from tern_client.calls.models import BatchOutcome, OutgoingMessage, SendReceipt
 from tern_client.calls.sending import none_stored, prepared, send_many
 from tern_client.calls.turns import Key, Turn, TurnNotReached
@@ -58,6 +59,8 @@ class Producer(PlainProducer):
     - *idempotent*: every message gets an idempotency key, so that a repeat is stored once.
     - *serializer* makes bytes of other bodies: `"auto"` by their type, `"json"`, `"cloudevents"`
       (structured mode), `"bytes"` (no other bodies), or a function that returns an EncodedBody.
+    - *compression* (`"zlib"`, `"zstd"`, `"lz4"`; None: none) of bodies of *compress_min_bytes* and
+      more, over 64 KiB in a thread. Consumers of this release decompress.
     - *limits*, *buffer_size_max_bytes*: batches of `send_soon`, and the most bytes that it buffers
       (16 MiB).
     - *namespace*: all topics are in it. *policy*: patience and pauses. *key_file*, *ca_file*:
@@ -114,6 +117,8 @@ class Producer(PlainProducer):
         *,
         idempotent: bool = True,
         serializer: Serializer = "auto",
+        compression: CompressionName | None = None,
+        compress_min_bytes: int = COMPRESS_MIN_BYTES,
         limits: BatchLimits | None = None,
         buffer_size_max_bytes: int = BUFFER_SIZE_MAX_BYTES,
         namespace: str = "",
@@ -126,6 +131,8 @@ class Producer(PlainProducer):
             endpoints,
             idempotent=idempotent,
             serializer=serializer,
+            compression=compression,
+            compress_min_bytes=compress_min_bytes,
             namespace=namespace,
             policy=policy,
             key_file=key_file,
@@ -282,7 +289,7 @@ class Producer(PlainProducer):
         try:
             outcome = BatchOutcome(receipts=())
             if batch.messages:
-                steps = send_many(self._course, batch.topic, batch.messages, now_ms())
+                steps = send_many(self._course, batch.topic, batch.messages, now_ms(), self._compressor)
                 outcome = await self._caller.drive(steps)
         except TernError as error:
             outcome = none_stored(len(batch.tokens), error)

@@ -7,6 +7,7 @@ from typing import Any
 
 from tern_client.asynchronous.requesting import RequestCalls
 from tern_client.bodies.serializers import Serializer, encoder_of
+from tern_client.calls.compressed_bodies import COMPRESS_MIN_BYTES, CompressionName, compressor_of
 from tern_client.calls.models import BatchOutcome, OutgoingMessage, SendReceipt
 from tern_client.calls.sending import none_stored, prepared, send_many, send_one, unique_keys
 from tern_client.calls.turns import TurnNotReached
@@ -24,6 +25,8 @@ class PlainProducer(RequestCalls):
     - *idempotent*: every message gets an idempotency key, so that a repeat is stored once.
     - *serializer* makes bytes of other bodies: `"auto"` by their type, `"json"`, `"cloudevents"`
       (structured mode), `"bytes"` (no other bodies), or a function that returns an EncodedBody.
+    - *compression* (`"zlib"`, `"zstd"`, `"lz4"`; None: none) of bodies of *compress_min_bytes* and
+      more, in `send`, `send_batch` and `send_soon`. Consumers of this release decompress.
     - *namespace*: all topics are in it. *policy*: patience and pauses. *key_file*, *ca_file*:
       credentials.
 
@@ -53,7 +56,7 @@ class PlainProducer(RequestCalls):
         asyncio.run(main())
     """
 
-    __slots__ = ("_keys",)
+    __slots__ = ("_compressor", "_keys")
 
     def __init__(
         self,
@@ -61,6 +64,8 @@ class PlainProducer(RequestCalls):
         *,
         idempotent: bool = True,
         serializer: Serializer = "auto",
+        compression: CompressionName | None = None,
+        compress_min_bytes: int = COMPRESS_MIN_BYTES,
         namespace: str = "",
         policy: RetryPolicy | None = None,
         key_file: FileName | None = None,
@@ -72,6 +77,7 @@ class PlainProducer(RequestCalls):
             endpoints, namespace=namespace, policy=policy, key_file=key_file, ca_file=ca_file, transport=transport
         )
         self._encode = encoder_of(serializer)
+        self._compressor = compressor_of(compression, compress_min_bytes)
         self._keys = unique_keys(os.urandom(8).hex()) if idempotent else None
 
     async def send(
@@ -119,8 +125,10 @@ class PlainProducer(RequestCalls):
         """
         keyed = prepared(message, self._encode, self._keys)
         if not keyed.message_group:
-            return await self._drive(send_one(self._course, topic, keyed, now_ms()))
-        return await self._drive_in_turn(topic, [keyed], lambda: send_one(self._course, topic, keyed, now_ms()))
+            return await self._drive(send_one(self._course, topic, keyed, now_ms(), self._compressor))
+        return await self._drive_in_turn(
+            topic, [keyed], lambda: send_one(self._course, topic, keyed, now_ms(), self._compressor)
+        )
 
     async def send_batch(self, topic: str, messages: Sequence[OutgoingMessage]) -> BatchOutcome:
         """Send *messages* in as few requests as possible, and repeat those that fail for now. The
@@ -130,6 +138,8 @@ class PlainProducer(RequestCalls):
         """
         keyed = [prepared(message, self._encode, self._keys) for message in messages]
         try:
-            return await self._drive_in_turn(topic, keyed, lambda: send_many(self._course, topic, keyed, now_ms()))
+            return await self._drive_in_turn(
+                topic, keyed, lambda: send_many(self._course, topic, keyed, now_ms(), self._compressor)
+            )
         except TurnNotReached as error:
             return none_stored(len(keyed), error)

@@ -8,6 +8,7 @@ from typing import Any
 
 from tern_client.blocking.requesting import BlockingRequestCalls
 from tern_client.bodies.serializers import Serializer, encoder_of
+from tern_client.calls.compressed_bodies import COMPRESS_MIN_BYTES, CompressionName, compressor_of
 from tern_client.calls.models import BatchOutcome, OutgoingMessage, SendReceipt
 from tern_client.calls.sending import none_stored, prepared, send_many, send_one, unique_keys
 from tern_client.calls.turns import TurnNotReached
@@ -25,6 +26,8 @@ class BlockingProducer(BlockingRequestCalls):
     - *idempotent*: every message gets an idempotency key, so that a repeat is stored once.
     - *serializer* makes bytes of other bodies: `"auto"` by their type, `"json"`, `"cloudevents"`
       (structured mode), `"bytes"` (no other bodies), or a function that returns an EncodedBody.
+    - *compression* (`"zlib"`, `"zstd"`, `"lz4"`; None: none) of bodies of *compress_min_bytes* and
+      more, in `send`, `send_batch` and `send_soon`. Consumers of this release decompress.
     - *namespace*: all topics are in it. *policy*: patience and pauses. *key_file*, *ca_file*:
       credentials.
 
@@ -58,6 +61,8 @@ class BlockingProducer(BlockingRequestCalls):
         *,
         idempotent: bool = True,
         serializer: Serializer = "auto",
+        compression: CompressionName | None = None,
+        compress_min_bytes: int = COMPRESS_MIN_BYTES,
         namespace: str = "",
         policy: RetryPolicy | None = None,
         key_file: FileName | None = None,
@@ -69,6 +74,7 @@ class BlockingProducer(BlockingRequestCalls):
             endpoints, namespace=namespace, policy=policy, key_file=key_file, ca_file=ca_file, transport=transport
         )
         self._encode = encoder_of(serializer)
+        self._compressor = compressor_of(compression, compress_min_bytes)
         self._keys = unique_keys(os.urandom(8).hex()) if idempotent else None
 
     def send(
@@ -116,8 +122,10 @@ class BlockingProducer(BlockingRequestCalls):
         """
         keyed = prepared(message, self._encode, self._keys)
         if not keyed.message_group:
-            return self._drive(send_one(self._course, topic, keyed, now_ms()))
-        return self._drive_in_turn(topic, [keyed], lambda: send_one(self._course, topic, keyed, now_ms()))
+            return self._drive(send_one(self._course, topic, keyed, now_ms(), self._compressor))
+        return self._drive_in_turn(
+            topic, [keyed], lambda: send_one(self._course, topic, keyed, now_ms(), self._compressor)
+        )
 
     def send_batch(self, topic: str, messages: Sequence[OutgoingMessage]) -> BatchOutcome:
         """Send *messages* in as few requests as possible, and repeat those that fail for now. The
@@ -127,6 +135,8 @@ class BlockingProducer(BlockingRequestCalls):
         """
         keyed = [prepared(message, self._encode, self._keys) for message in messages]
         try:
-            return self._drive_in_turn(topic, keyed, lambda: send_many(self._course, topic, keyed, now_ms()))
+            return self._drive_in_turn(
+                topic, keyed, lambda: send_many(self._course, topic, keyed, now_ms(), self._compressor)
+            )
         except TurnNotReached as error:
             return none_stored(len(keyed), error)

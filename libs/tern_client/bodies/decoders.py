@@ -13,13 +13,15 @@ itself can never be read.
 
 import inspect
 from collections.abc import Callable, Mapping
+from dataclasses import fields
 from functools import lru_cache, partial
-from typing import Any, Protocol, TypeVar, get_args, get_origin, overload
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, get_args, get_origin, overload
 
 from tern_client.bodies.cloud_events import CloudEvent, attributes_in, open_structured, read_binary, read_structured
 from tern_client.bodies.content_types import CLOUD_EVENT, is_json, is_text, media_type
 from tern_client.bodies.json_values import json_decoder
 from tern_client.bodies.mismatch import BodyMismatch, mismatch
+from tern_wire.errors import TernError
 
 T = TypeVar("T")
 _NO_PROPERTIES: Mapping[str, str] = {}
@@ -158,6 +160,22 @@ class TypedBody:
     content_type: str
     properties: Mapping[str, str]
     message_id: str
+    # How the producer compressed the body, which is plain here; and why it has none.
+    content_encoding: str
+    refused: TernError | None
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Raise why there is no body, in a message that has none."""
+            if name == "body" and self.refused is not None:
+                raise self.refused
+            raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+
+    def __repr__(self) -> str:
+        names = [each.name for each in fields(self) if each.name != "refused"]  # type: ignore[arg-type]
+        shown = [f"{name}={getattr(self, name)!r}" for name in names if name != "body" or self.refused is None]
+        return f"{type(self).__name__}({', '.join(shown)})"
 
     @overload
     def decode(self) -> Any:
@@ -176,6 +194,7 @@ class TypedBody:
         model, types of JSON, `str`, `bytes`, or CloudEvent. Without *kind*, the content type
         decides.
 
-        BodyMismatch: the body does not fit. TypeError: no body can be of that type.
+        BodyMismatch: the body does not fit, or cannot be decompressed; reading `body` raises the
+        latter, too. TypeError: no body can be of that type.
         """
         return decoder_for(kind)(self.body, self.content_type, self.properties, self.message_id)

@@ -116,7 +116,7 @@ class BatchOutcome:
         return [receipt for receipt in self.receipts if receipt is not None]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ReceivedMessage(TypedBody):
     """One received message under its lease.
 
@@ -164,9 +164,12 @@ class ReceivedMessage(TypedBody):
     correlation_id: str = ""
     reply_to: str = ""
     expires_at: int = 0
+    # How the producer compressed the body; and why there is none.
+    content_encoding: str = ""
+    refused: TernError | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ReplyMessage(TypedBody):
     """The reply to a request, as it is stored in the cluster's reply topic.
 
@@ -204,6 +207,8 @@ class ReplyMessage(TypedBody):
     born_at: int
     stored_at: int
     correlation_id: str
+    content_encoding: str = ""
+    refused: TernError | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

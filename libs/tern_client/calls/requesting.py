@@ -18,6 +18,7 @@ from urllib.parse import quote, urlencode
 
 from tern_client.bodies.arguments import check_duration
 from tern_client.bodies.serializers import Encode, encode_auto
+from tern_client.calls.compressed_bodies import plain
 from tern_client.calls.documents import read_document, read_results
 from tern_client.calls.models import OutgoingMessage, ReceivedMessage, ReplyMessage, SendReceipt
 from tern_client.calls.sending import prepared
@@ -104,7 +105,7 @@ def reply_request(
 def read_reply(response: Response) -> ReplyMessage:
     """Return the reply in *response*."""
     message = read_document(response)
-    return ReplyMessage(
+    found = ReplyMessage(
         message_id=message["message_id"],
         topic=message["topic"],
         queue=message["queue"],
@@ -116,7 +117,9 @@ def read_reply(response: Response) -> ReplyMessage:
         born_at=message["born_at"],
         stored_at=message["stored_at"],
         correlation_id=message["correlation_id"],
+        content_encoding=message.get("content_encoding", ""),
     )
+    return plain(found)
 
 
 def _headers(content_type: str, properties: Mapping[str, str], accept: str) -> tuple[tuple[str, str], ...]:

@@ -10,6 +10,7 @@ from typing import TypeVar
 from tern_client.bodies.arguments import check_fields, check_text, what_came
 from tern_client.bodies.serializers import Encode, EncodedBody
 from tern_client.calls.batching import split
+from tern_client.calls.compressed_bodies import Compressor, compressed
 from tern_client.calls.documents import batch_request, read_results, send_request
 from tern_client.calls.models import BatchOutcome, OutgoingMessage, SendReceipt
 from tern_client.transport.calling import Course, Outcome, Pause, Step, call
@@ -95,13 +96,15 @@ def _told(before: TernError | None, error: TernError) -> TernError:
 
 
 def send_one(
-    course: Course, topic: str, message: OutgoingMessage, began_ms: float
+    course: Course, topic: str, message: OutgoingMessage, began_ms: float, compressor: Compressor | None = None
 ) -> Generator[Step, Outcome, SendReceipt]:
     """Return the steps of a single send. Raises the TernError when the message is not stored, or
     may not be. A message over the limit takes no step.
     """
     if error := too_large(message):
         raise error
+    if compressor:
+        (message,) = yield from compressed(compressor, [message])
     response = yield from call(course, send_request(topic, message), began_ms)
     result = read_results(response)[0]
     if isinstance(result, TernError):
@@ -110,7 +113,11 @@ def send_one(
 
 
 def send_many(
-    course: Course, topic: str, messages: Sequence[OutgoingMessage], began_ms: float
+    course: Course,
+    topic: str,
+    messages: Sequence[OutgoingMessage],
+    began_ms: float,
+    compressor: Compressor | None = None,
 ) -> Generator[Step, Outcome, BatchOutcome]:
     """Return the steps of a batch of any size: it is split into requests, and only messages that
     failed for now are repeated.
@@ -125,9 +132,10 @@ def send_many(
     errors: dict[int, TernError] = {at: error for at, each in enumerate(messages) if (error := too_large(each))}
     for chunk in split(topic, messages):
         pending = [at for at in chunk if at not in errors]
+        ready = dict(zip(pending, (yield from compressed(compressor, [messages[at] for at in pending])), strict=True))
         attempt, now_ms = 0, began_ms
         while pending:
-            request = batch_request(topic, [messages[at] for at in pending])
+            request = batch_request(topic, [ready[at] for at in pending])
             try:
                 response = yield from call(course, request, now_ms)
             except TernError as error:
