@@ -94,6 +94,9 @@ if TYPE_CHECKING:
     from tern_client.blocking.memberships import BlockingMembership
     from tern_client.blocking.sending import BlockingProducer
     from tern_client.blocking_consumer import BlockingConsumer
+    from tern_client.bodies.cloud_events import CloudEvent
+    from tern_client.bodies.mismatch import BodyMismatch
+    from tern_client.bodies.serializers import EncodedBody
     from tern_client.calls.batching import BatchLimits
     from tern_client.calls.models import (
         BatchOutcome,
@@ -152,15 +155,18 @@ __all__ = [
     "BlockingProducer",
     "BlockingPullConsumer",
     "BlockingTransactionProducer",
+    "BodyMismatch",
     "Check",
     "CheckCounts",
     "CheckedMessage",
     "ClientClosed",
+    "CloudEvent",
     "Connection",
     "Consumer",
     "ContextUnusable",
     "CredentialsUnusable",
     "Decision",
+    "EncodedBody",
     "EndedTransaction",
     "EndpointMalformed",
     "ExtraMissing",
@@ -212,15 +218,18 @@ _HOMES = {
     "BlockingProducer": "tern_client.blocking.sending",
     "BlockingPullConsumer": "tern_client.pull_consumer",
     "BlockingTransactionProducer": "tern_client.transactions.blocking_transactions",
+    "BodyMismatch": "tern_client.bodies.mismatch",
     "Check": "tern_client.transactions.models",
     "CheckCounts": "tern_client.transactions.checking",
     "CheckedMessage": "tern_client.transactions.models",
     "ClientClosed": "tern_client.closing",
+    "CloudEvent": "tern_client.bodies.cloud_events",
     "Connection": "tern_client.connection",
     "Consumer": "tern_client.consumer",
     "ContextUnusable": "tern_client.settings.contexts",
     "CredentialsUnusable": "tern_client.transport.credentials",
     "Decision": "tern_client.transactions.models",
+    "EncodedBody": "tern_client.bodies.serializers",
     "EndedTransaction": "tern_client.transactions.models",
     "EndpointMalformed": "tern_client.transport.endpoints",
     "ExtraMissing": "tern_wire.extras",

@@ -17,9 +17,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tern_client.asynchronous.sending import PlainProducer
+from tern_client.bodies.serializers import Serializer
 from tern_client.calls.batching import Accumulator, Batch, BatchLimits, size_of
+from tern_client.calls.compressed_bodies import COMPRESS_MIN_BYTES, CompressionName
 from tern_client.calls.models import BatchOutcome, OutgoingMessage, SendReceipt
-from tern_client.calls.sending import none_stored, send_many, with_key
+from tern_client.calls.sending import none_stored, prepared, send_many
 from tern_client.calls.turns import Key, Turn, TurnNotReached
 from tern_client.closing import ClientClosed
 from tern_client.ordered_buffer import OrderedBatch, OrderedBuffer, Run
@@ -55,6 +57,10 @@ class Producer(PlainProducer):
     - *endpoints*: URLs of proxies, such as http://127.0.0.1:8080; EndpointMalformed. When one
       fails, the next one is used.
     - *idempotent*: every message gets an idempotency key, so that a repeat is stored once.
+    - *serializer* makes bytes of other bodies: `"auto"` by their type, `"json"`, `"cloudevents"`
+      (structured mode), `"bytes"` (no other bodies), or a function that returns an EncodedBody.
+    - *compression* (`"zlib"`, `"zstd"`, `"lz4"`; None: none) of bodies of *compress_min_bytes* and
+      more, over 64 KiB in a thread. Consumers of this release decompress.
     - *limits*, *buffer_size_max_bytes*: batches of `send_soon`, and the most bytes that it buffers
       (16 MiB).
     - *namespace*: all topics are in it. *policy*: patience and pauses. *key_file*, *ca_file*:
@@ -110,6 +116,9 @@ class Producer(PlainProducer):
         endpoints: str | Sequence[str],
         *,
         idempotent: bool = True,
+        serializer: Serializer = "auto",
+        compression: CompressionName | None = None,
+        compress_min_bytes: int = COMPRESS_MIN_BYTES,
         limits: BatchLimits | None = None,
         buffer_size_max_bytes: int = BUFFER_SIZE_MAX_BYTES,
         namespace: str = "",
@@ -121,6 +130,9 @@ class Producer(PlainProducer):
         super().__init__(
             endpoints,
             idempotent=idempotent,
+            serializer=serializer,
+            compression=compression,
+            compress_min_bytes=compress_min_bytes,
             namespace=namespace,
             policy=policy,
             key_file=key_file,
@@ -147,7 +159,8 @@ class Producer(PlainProducer):
         taken.
         """
         self._check_open()
-        keyed, size_bytes = with_key(message, self._keys), size_of(message)
+        keyed = prepared(message, self._encode, self._keys)
+        size_bytes = size_of(keyed)
         if not self._room and self._has_room(size_bytes):
             return self._take(topic, keyed, size_bytes)
         waiting = _Waiting(topic, keyed, size_bytes, asyncio.get_running_loop().create_future())
@@ -276,7 +289,7 @@ class Producer(PlainProducer):
         try:
             outcome = BatchOutcome(receipts=())
             if batch.messages:
-                steps = send_many(self._course, batch.topic, batch.messages, now_ms())
+                steps = send_many(self._course, batch.topic, batch.messages, now_ms(), self._compressor)
                 outcome = await self._caller.drive(steps)
         except TernError as error:
             outcome = none_stored(len(batch.tokens), error)

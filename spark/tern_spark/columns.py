@@ -3,7 +3,8 @@
 `tern_wire.records.columns` locates heads, bodies and properties. Bodies and property strings are
 cut out of the page by Arrow, with one copy; `property_columns` splits the properties.
 
-Law: the result equals `tern_wire.records.read.decode_record` of every record.
+Law: the result equals `tern_wire.records.read.decode_record` of every record; a compressed body is
+decompressed.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,11 +20,15 @@ from tern_spark.arrays import bools, ints, repeated, strings, typed
 from tern_spark.property_columns import property_columns
 from tern_spark.schema import COLUMNS, IN_PROPERTIES, arrow_schema
 from tern_wire.errors import LinkBodyMalformed, RecordMalformed
+from tern_wire.extras import need_extra
 from tern_wire.names import QueueName
-from tern_wire.records.columns import read_columns, read_heads
+from tern_wire.records.columns import RecordColumns, read_columns, read_heads
+from tern_wire.records.compression import COMPRESSED, LIBRARIES, compression_of, decompress
 from tern_wire.records.layout import HEAD_SIZE_BYTES, Bytes
 
 Ints = npt.NDArray[np.int64]
+# Half of what a binary array of Arrow can hold; a page of text unpacks to a tenth of it.
+PLAIN_PAGE_SIZE_MAX_BYTES = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +60,44 @@ def records_batch(page: Bytes, parts: Sequence[Part], names: Sequence[str]) -> A
     except RecordMalformed as error:
         raise LinkBodyMalformed(reason=f"a record at {error.fields['position']}: {error.fields['reason']}") from error
     build = _of_heads(records.heads, parts, _rows_of(parts, records.starts, len(page)))
-    build["body"] = lambda: slices(page, records.body_starts, records.heads["body_size"].astype(np.int64))
+    build["body"] = partial(_bodies, page, records)
     if not IN_PROPERTIES.isdisjoint(names):
         found = property_columns(slices(page, records.property_starts, records.property_sizes))
         for name in IN_PROPERTIES:
             build[name] = partial(found.__getitem__, name)
     return pa.RecordBatch.from_arrays([build[name]() for name in names], schema=arrow_schema(names))
+
+
+def _bodies(page: Bytes, records: RecordColumns) -> Any:
+    """Return the plain bodies. A page without a compressed one is not looked at twice.
+
+    LinkBodyMalformed for a body that cannot be decompressed within the limit of a message.
+    """
+    stored = slices(page, records.body_starts, records.heads["body_size"].astype(np.int64))
+    sysflags = records.heads["sysflag"]
+    (compressed,) = (sysflags & COMPRESSED).nonzero()
+    if not len(compressed):
+        return stored
+    bodies = stored.to_pylist()
+    size_bytes = len(page)
+    for row in compressed.tolist():
+        offset = int(records.heads["queue_offset"][row])
+        bodies[row] = _plain(bodies[row], int(sysflags[row]), offset)
+        size_bytes += len(bodies[row])
+        if size_bytes > PLAIN_PAGE_SIZE_MAX_BYTES:
+            reason = f"its bodies unpack to more than {PLAIN_PAGE_SIZE_MAX_BYTES} bytes, at offset {offset}: read smaller pages"
+            raise LinkBodyMalformed(reason=reason)
+    return pa.array(bodies, pa.binary())
+
+
+def _plain(stored: bytes, sysflag: int, offset: int) -> bytes:
+    try:
+        compression = compression_of(sysflag)
+        if libraries := LIBRARIES.get(compression):
+            need_extra("ternmq-client[compression]", f"A body in {compression.name.lower()}", *libraries)
+        return decompress(stored, compression)
+    except RecordMalformed as error:
+        raise LinkBodyMalformed(reason=f"the body at offset {offset}: {error.fields['reason']}") from error
 
 
 def heads_batch(page: Bytes, parts: Sequence[Part], names: Sequence[str]) -> Any:

@@ -29,6 +29,7 @@ from tern_store.timers.walk import TimerPage
 from tern_wire.errors import LinkBodyMalformed, RecordMalformed
 from tern_wire.link.commands import SEND_HEAD, STORING, Command, CommandKind, read_entry
 from tern_wire.link.rows import LEASE_ROWS, SETTLE_ROWS
+from tern_wire.records.compression import encoding_of
 from tern_wire.records.index_layout import INDEX_ENTRY_SIZE_BYTES, INDEX_ROWS, entry_start
 from tern_wire.records.layout import SIZE
 from tern_wire.records.properties import KEYS, MESSAGE_ID, TAGS
@@ -190,6 +191,8 @@ def _record(data: bytes | memoryview, position: int, bodies: bool) -> Document:
         "body_crc": record.body_crc,
         "properties": properties,
     }
+    if encoding := encoding_of(record.sysflag):
+        document["content_encoding"] = encoding
     return document | {"body": b64encode(record.body).decode()} if bodies else document
 
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tern_client.asynchronous.client import AsyncClient
+from tern_client.calls.compressed_bodies import plain_document
 from tern_client.calls.dead_letters import cancel_request, dead_letters_request, purge_request, redrive_request
 from tern_client.calls.documents import get_request, read_document
 from tern_wire import paths
@@ -36,7 +37,8 @@ class DeadLetterCalls(AsyncClient):
         request = dead_letters_request(
             group, topic=topic, tag=tag, reason=reason, begin=begin, end=end, limit=limit, cursor=cursor
         )
-        return read_document(await self._call(request))
+        found = read_document(await self._call(request))
+        return found | {"messages": [plain_document(message) for message in found["messages"]]}
 
     async def purge_dead_letters(self, group: str) -> int:
         """Drop all dead letters of *group* for good; return their number."""

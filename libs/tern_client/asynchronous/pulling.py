@@ -18,7 +18,7 @@ from tern_client.calls.pulling import (
     Places,
     PulledPage,
     PullSettings,
-    read_pulled,
+    pull,
 )
 from tern_client.transport.clock import now_ms
 from tern_client.transport.credentials import FileName
@@ -98,7 +98,7 @@ class PullCalls(AsyncClient):
         while True:
             try:
                 request = self._settings.request(queue, self._places.asked.get(queue), wait_ms)
-                page = read_pulled(await self._call(request))
+                page = await self._drive(pull(self._course, request, now_ms()))
             except OffsetExpired as error:
                 self._places.expired(queue, int(error.fields["min_offset"]))
                 continue

@@ -3,10 +3,12 @@
 from typing import Any
 
 from tern_client.asynchronous.client import AsyncClient
+from tern_client.bodies.serializers import Encode
 from tern_client.calls.models import ReceivedMessage, ReplyMessage, SendReceipt
 from tern_client.calls.requesting import (
     Timeout,
     ask,
+    encoded_reply,
     find_request,
     message_of,
     new_request,
@@ -24,12 +26,15 @@ from tern_wire.limits import REPLY_TIMEOUT_DEFAULT_MS
 class RequestCalls(OrderedCalls):
     """Calls of producers about requests."""
 
-    __slots__ = ()
+    __slots__ = ("_encode",)
+
+    # Set by the subclass.
+    _encode: Encode
 
     async def request(
         self,
         topic: str,
-        body: bytes,
+        body: Any,
         *,
         timeout: Timeout = REPLY_TIMEOUT_DEFAULT_MS,
         correlation_id: str = "",
@@ -46,7 +51,7 @@ class RequestCalls(OrderedCalls):
         ReplyTimeout: the request is stored, and its fields are arguments of `find_reply`.
         IllegalTimeout.
         """
-        timeout_ms, message = timeout_ms_of(timeout), message_of(body, fields)
+        timeout_ms, message = timeout_ms_of(timeout), message_of(body, fields, self._encode)
         request = new_request(topic, message, timeout_ms, correlation_id, client)
         return await self._drive_in_turn(
             topic, [message], lambda: ask(self._course, topic, request, timeout_ms, now_ms())
@@ -56,10 +61,11 @@ class RequestCalls(OrderedCalls):
         """Return the reply to an earlier request; NoReply when none came within *wait_ms*."""
         return read_reply(await self._call(find_request(topic, correlation_id, client, wait_ms)))
 
-    async def reply(self, topic: str, body: bytes, *, reply_to: str, correlation_id: str, **fields: Any) -> SendReceipt:
+    async def reply(self, topic: str, body: Any, *, reply_to: str, correlation_id: str, **fields: Any) -> SendReceipt:
         """Reply to a request of *topic* that another client has received. *fields*: content_type,
         properties, keys.
         """
+        body, fields = encoded_reply(body, fields, self._encode)
         request = reply_request(topic, body, reply_to=reply_to, correlation_id=correlation_id, **fields)
         return read_receipt(await self._call(request))
 
@@ -69,10 +75,11 @@ class ReplyCalls(AsyncClient):
 
     __slots__ = ()
 
-    async def reply(self, request: ReceivedMessage, body: bytes, **fields: Any) -> SendReceipt:
+    async def reply(self, request: ReceivedMessage, body: Any, **fields: Any) -> SendReceipt:
         """Reply to *request*, which must still be acked. The first reply counts; a reply after the
         timeout is stored all the same.
 
-        *fields*: content_type, properties, keys. InvalidField when *request* is not a request.
+        *body*: as a Producer with the serializer `"auto"` takes it. *fields*: content_type,
+        properties, keys. InvalidField when *request* is not a request.
         """
         return read_receipt(await self._call(reply_to_request(request, body, fields)))

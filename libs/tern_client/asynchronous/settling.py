@@ -1,6 +1,7 @@
 """Calls that settle received messages at once."""
 
 from tern_client.asynchronous.requesting import ReplyCalls
+from tern_client.bodies.arguments import check_integer
 from tern_client.calls.documents import Settle
 from tern_client.calls.models import ReceivedMessage
 from tern_client.calls.partial_failures import SettlesFailed
@@ -34,6 +35,8 @@ class SettleCalls(ReplyCalls):
         """Give back failed *messages*: they come again after *delay_ms* (None: by the group's retry
         policy). After its last attempt a message becomes a dead letter. Errors: see `ack`.
         """
+        if delay_ms is not None:
+            check_integer("delay_ms", delay_ms, "an int of milliseconds, or None")
         settles = [Settle(message.receipt_handle, "nack", delay_ms=delay_ms) for message in messages]
         return await self._end_leases(settles, return_errors)
 
@@ -61,6 +64,7 @@ class SettleCalls(ReplyCalls):
         """Extend the leases of *messages* to *invisible_ms* from now. The handles stay the same.
         Errors: see `ack`.
         """
+        check_integer("invisible_ms", invisible_ms, "an int of milliseconds")
         settles = [Settle(message.receipt_handle, "extend", invisible_ms) for message in messages]
         errors = await self._settle_open(settles)
         self._extended([settle for settle in settles if settle.receipt_handle not in errors])

@@ -19,7 +19,7 @@ from tern_client.calls.pulling import (
     Places,
     PulledPage,
     PullSettings,
-    read_pulled,
+    pull,
 )
 from tern_client.transport.blocking_transport import BlockingTransport
 from tern_client.transport.clock import now_ms
@@ -97,7 +97,7 @@ class BlockingPullCalls(BlockingClient):
         while True:
             try:
                 request = self._settings.request(queue, self._places.asked.get(queue), wait_ms)
-                page = read_pulled(self._call(request))
+                page = self._drive(pull(self._course, request, now_ms()))
             except OffsetExpired as error:
                 self._places.expired(queue, int(error.fields["min_offset"]))
                 continue

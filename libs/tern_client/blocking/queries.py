@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tern_client.blocking.client import BlockingClient
+from tern_client.calls.compressed_bodies import plain_document
 from tern_client.calls.documents import read_document
 from tern_client.calls.queries import (
     Place,
@@ -23,7 +24,7 @@ class BlockingQueryCalls(BlockingClient):
 
     def message(self, topic: str, message_id: str) -> dict[str, Any]:
         """Return the message with that id, its `body` as bytes; MessageNotFound."""
-        return read_document(self._call(message_request(topic, message_id)))
+        return plain_document(read_document(self._call(message_request(topic, message_id))))
 
     def find(
         self, topic: str, key: str, *, begin: str | int = "", end: str | int = "", limit: int = 0, cursor: str = ""
@@ -35,7 +36,8 @@ class BlockingQueryCalls(BlockingClient):
         bound.
         """
         request = find_request(topic, key, begin=begin, end=end, limit=limit, cursor=cursor)
-        return read_document(self._call(request))
+        found = read_document(self._call(request))
+        return found | {"messages": [plain_document(message) for message in found["messages"]]}
 
     def trace(self, topic: str, message_id: str) -> dict[str, Any]:
         """Return where the message is stored, and its `state` in each of `groups`."""

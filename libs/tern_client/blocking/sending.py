@@ -4,11 +4,14 @@
 import os
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from typing import Any
 
 from tern_client.blocking.requesting import BlockingRequestCalls
+from tern_client.bodies.serializers import Serializer, encoder_of
+from tern_client.calls.compressed_bodies import COMPRESS_MIN_BYTES, CompressionName, compressor_of
 from tern_client.calls.models import BatchOutcome, OutgoingMessage, SendReceipt
 from tern_client.calls.partial_failures import SendsFailed
-from tern_client.calls.sending import none_stored, send_many, send_one, unique_keys, with_key
+from tern_client.calls.sending import none_stored, prepared, send_many, send_one, unique_keys
 from tern_client.calls.turns import TurnNotReached
 from tern_client.transport.blocking_transport import BlockingTransport
 from tern_client.transport.clock import now_ms
@@ -22,6 +25,10 @@ class BlockingProducer(BlockingRequestCalls):
     - *endpoints*: URLs of proxies, such as http://127.0.0.1:8080; EndpointMalformed. When one
       fails, the next one is used.
     - *idempotent*: every message gets an idempotency key, so that a repeat is stored once.
+    - *serializer* makes bytes of other bodies: `"auto"` by their type, `"json"`, `"cloudevents"`
+      (structured mode), `"bytes"` (no other bodies), or a function that returns an EncodedBody.
+    - *compression* (`"zlib"`, `"zstd"`, `"lz4"`; None: none) of bodies of *compress_min_bytes* and
+      more, in `send`, `send_batch` and `send_soon`. Consumers of this release decompress.
     - *namespace*: all topics are in it. *policy*: patience and pauses. *key_file*, *ca_file*:
       credentials.
 
@@ -54,6 +61,9 @@ class BlockingProducer(BlockingRequestCalls):
         endpoints: str | Sequence[str],
         *,
         idempotent: bool = True,
+        serializer: Serializer = "auto",
+        compression: CompressionName | None = None,
+        compress_min_bytes: int = COMPRESS_MIN_BYTES,
         namespace: str = "",
         policy: RetryPolicy | None = None,
         key_file: FileName | None = None,
@@ -64,12 +74,14 @@ class BlockingProducer(BlockingRequestCalls):
         super().__init__(
             endpoints, namespace=namespace, policy=policy, key_file=key_file, ca_file=ca_file, transport=transport
         )
+        self._encode = encoder_of(serializer)
+        self._compressor = compressor_of(compression, compress_min_bytes)
         self._keys = unique_keys(os.urandom(8).hex()) if idempotent else None
 
     def send(
         self,
         topic: str,
-        body: bytes,
+        body: Any,
         *,
         tag: str = "",
         keys: Sequence[str] = (),
@@ -85,7 +97,8 @@ class BlockingProducer(BlockingRequestCalls):
         """Send one message; return its receipt when it is durable on a majority of nodes. The
         arguments are those of OutgoingMessage.
 
-        MessageTooLarge: the body is over 4 MiB. TopicNotFound, unless proxies create topics.
+        TypeError names an argument of a wrong type. MessageTooLarge: the body is over 4 MiB.
+        TopicNotFound, unless proxies create topics.
         OutcomeUnknown: the message may be stored.
         """
         message = OutgoingMessage(
@@ -95,7 +108,8 @@ class BlockingProducer(BlockingRequestCalls):
             properties=properties or {},
             content_type=content_type,
             queue=queue,
-            idempotency_key=idempotency_key,
+            # Here, so that the message is not copied for its key.
+            idempotency_key=idempotency_key or (self._keys() if self._keys else ""),
             message_group=message_group,
             delay=delay,
             deliver_at=deliver_at,
@@ -107,10 +121,12 @@ class BlockingProducer(BlockingRequestCalls):
         """Send *message*; return its receipt when it is durable on a majority of nodes. Errors: see
         `send`.
         """
-        keyed = with_key(message, self._keys)
+        keyed = prepared(message, self._encode, self._keys)
         if not keyed.message_group:
-            return self._drive(send_one(self._course, topic, keyed, now_ms()))
-        return self._drive_in_turn(topic, [keyed], lambda: send_one(self._course, topic, keyed, now_ms()))
+            return self._drive(send_one(self._course, topic, keyed, now_ms(), self._compressor))
+        return self._drive_in_turn(
+            topic, [keyed], lambda: send_one(self._course, topic, keyed, now_ms(), self._compressor)
+        )
 
     def send_batch(
         self, topic: str, messages: Sequence[OutgoingMessage], *, return_errors: bool = False
@@ -120,9 +136,11 @@ class BlockingProducer(BlockingRequestCalls):
 
         BatchEmpty without messages; SendsFailed, which has the outcome, when some are not stored.
         """
-        keyed = [with_key(message, self._keys) for message in messages]
+        keyed = [prepared(message, self._encode, self._keys) for message in messages]
         try:
-            outcome = self._drive_in_turn(topic, keyed, lambda: send_many(self._course, topic, keyed, now_ms()))
+            outcome = self._drive_in_turn(
+                topic, keyed, lambda: send_many(self._course, topic, keyed, now_ms(), self._compressor)
+            )
         except TurnNotReached as error:
             outcome = none_stored(len(keyed), error)
         if outcome.errors and not return_errors:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
+from tern_client.calls.compressed_bodies import CompressedMessage
 from tern_client.calls.models import OutgoingMessage, QueueOffsets, ReceivedMessage, RecordPage, SendReceipt
 from tern_client.transport.exchange import Headers, Request, Response, problem_error
 from tern_wire import paths
@@ -65,6 +66,8 @@ def message_headers(message: OutgoingMessage, extra: Sequence[tuple[str, str]] =
     it.
     """
     headers = [("Content-Type", message.content_type)] if message.content_type else []
+    if isinstance(message, CompressedMessage):
+        headers.append((paths.HEADER_CONTENT_ENCODING, message.content_encoding))
     if message.tag:
         headers.append((paths.HEADER_TAG, message.tag))
     headers += [(paths.HEADER_KEY, key) for key in message.keys]
@@ -107,6 +110,8 @@ def packed_message(message: OutgoingMessage) -> dict[str, Any]:
         packed["properties"] = dict(message.properties)
     if message.content_type:
         packed["content_type"] = message.content_type
+    if isinstance(message, CompressedMessage):
+        packed["content_encoding"] = message.content_encoding
     if message.queue:
         packed["queue"] = message.queue
     if message.idempotency_key:
@@ -197,6 +202,7 @@ def _received(message: Mapping[str, Any]) -> ReceivedMessage:
         correlation_id=message.get("correlation_id", ""),
         reply_to=message.get("reply_to", ""),
         expires_at=message.get("expires_at", 0),
+        content_encoding=message.get("content_encoding", ""),
     )
 
 

@@ -5,7 +5,9 @@ are milliseconds since 1970.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import Any
 
+from tern_client.bodies.decoders import TypedBody
 from tern_wire.errors import TernError
 
 
@@ -13,7 +15,8 @@ from tern_wire.errors import TernError
 class OutgoingMessage:
     """One message to send.
 
-    - `body`: at most 4 MiB. `tag`, `keys` and `properties` are for filters and searches.
+    - `body`: bytes, or a value that the producer's serializer takes; at most 4 MiB. `tag`, `keys`
+      and `properties` are for filters and searches.
     - `queue` pins the message to one queue, such as `broker-a:3`.
     - `idempotency_key`: a message is stored once per key. The Producer fills in an empty one.
     - `message_group`: messages of one group are delivered in the order in which one producer's
@@ -31,7 +34,7 @@ class OutgoingMessage:
         print(receipt.offset)  # -> 0
     """
 
-    body: bytes
+    body: Any
     tag: str = ""
     keys: Sequence[str] = ()
     properties: Mapping[str, str] = field(default_factory=dict)
@@ -113,13 +116,14 @@ class BatchOutcome:
         return [receipt for receipt in self.receipts if receipt is not None]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReceivedMessage:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ReceivedMessage(TypedBody):
     """One received message under its lease.
 
     - The message is invisible to other consumers until `invisible_until`. It is delivered again
       after that unless it was acked.
-    - `attempt` counts deliveries from 1. `receipt_handle` names the lease.
+    - `decode(Order)` returns the body as a value. `attempt` counts deliveries from 1.
+      `receipt_handle` names the lease.
     - A request has `correlation_id` and `reply_to`. Its sender waits for the reply until
       `expires_at`; see Consumer.reply.
 
@@ -160,10 +164,13 @@ class ReceivedMessage:
     correlation_id: str = ""
     reply_to: str = ""
     expires_at: int = 0
+    # How the producer compressed the body; and why there is none.
+    content_encoding: str = ""
+    refused: TernError | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplyMessage:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ReplyMessage(TypedBody):
     """The reply to a request, as it is stored in the cluster's reply topic.
 
     Example:
@@ -200,6 +207,8 @@ class ReplyMessage:
     born_at: int
     stored_at: int
     correlation_id: str
+    content_encoding: str = ""
+    refused: TernError | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

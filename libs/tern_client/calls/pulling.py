@@ -10,24 +10,29 @@ sees a message again after a crash, and loses none.
 
 import json
 import os
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Generator, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import urlencode
 
+from tern_client.bodies.decoders import TypedBody
+from tern_client.calls.compressed_bodies import decompressed
 from tern_client.calls.documents import read_document
+from tern_client.transport.calling import Course, Outcome, Step, call
 from tern_client.transport.exchange import Request, Response
 from tern_wire import paths
+from tern_wire.errors import TernError
 from tern_wire.names import check_group, check_topic, parse_queue
 
 # New queues of a topic that grows are found after this time.
 QUEUES_PERIOD_MS = 30_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PulledMessage:
-    """One message that was read by offset. Times are milliseconds since 1970.
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class PulledMessage(TypedBody):
+    """One message that was read by offset; `decode(Order)` returns its body as a value. Times are
+    milliseconds since 1970.
 
     Example:
 
@@ -56,6 +61,8 @@ class PulledMessage:
     properties: Mapping[str, str] = field(default_factory=dict)
     born_at: int
     stored_at: int
+    content_encoding: str = ""
+    refused: TernError | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,8 +105,14 @@ class PullSettings:
         return Request("GET", f"{path}?{urlencode(query)}", (("Accept", paths.MSGPACK),), wait_ms=wait_ms)
 
 
+def pull(course: Course, request: Request, began_ms: float) -> Generator[Step, Outcome, PulledPage]:
+    """Return the steps of one pull, with the bodies of its page decompressed. OffsetExpired."""
+    page = read_pulled((yield from call(course, request, began_ms)))
+    return replace(page, messages=(yield from decompressed(page.messages)))
+
+
 def read_pulled(response: Response) -> PulledPage:
-    """Return the page in *response*."""
+    """Return the page in *response*, its bodies as they are stored."""
     document = read_document(response)
     messages = [
         PulledMessage(
@@ -114,6 +127,7 @@ def read_pulled(response: Response) -> PulledPage:
             properties=message.get("properties", {}),
             born_at=message["born_at"],
             stored_at=message["stored_at"],
+            content_encoding=message.get("content_encoding", ""),
         )
         for message in document["messages"]
     ]

@@ -16,8 +16,12 @@ from datetime import timedelta
 from typing import Any
 from urllib.parse import quote, urlencode
 
+from tern_client.bodies.arguments import check_duration
+from tern_client.bodies.serializers import Encode, encode_auto
+from tern_client.calls.compressed_bodies import plain
 from tern_client.calls.documents import read_document, read_results
 from tern_client.calls.models import OutgoingMessage, ReceivedMessage, ReplyMessage, SendReceipt
+from tern_client.calls.sending import prepared
 from tern_client.transport.calling import Course, Outcome, Pause, Step, call
 from tern_client.transport.exchange import Request, Response
 from tern_wire import paths
@@ -28,13 +32,15 @@ from tern_wire.times import given_duration, parse_duration_ms
 Timeout = str | int | timedelta
 # With less time left, the reply is not requested again.
 _LEFT_MIN_MS = 50
+_REPLY_FIELDS = ("content_type", "properties", "keys")
 
 
 # Requests and answers ---------------------------------------------------------------------------
 def timeout_ms_of(timeout: Timeout) -> int:
-    """Return the milliseconds of `"10s"`, `10_000` or a timedelta; IllegalTimeout for anything
-    else.
+    """Return the milliseconds of `"10s"`, `10_000` or a timedelta; IllegalTimeout for
+    another value, TypeError for another type.
     """
+    check_duration("timeout", timeout)
     if isinstance(timeout, timedelta):
         return timeout // timedelta(milliseconds=1)
     try:
@@ -99,7 +105,7 @@ def reply_request(
 def read_reply(response: Response) -> ReplyMessage:
     """Return the reply in *response*."""
     message = read_document(response)
-    return ReplyMessage(
+    found = ReplyMessage(
         message_id=message["message_id"],
         topic=message["topic"],
         queue=message["queue"],
@@ -111,7 +117,9 @@ def read_reply(response: Response) -> ReplyMessage:
         born_at=message["born_at"],
         stored_at=message["stored_at"],
         correlation_id=message["correlation_id"],
+        content_encoding=message.get("content_encoding", ""),
     )
+    return plain(found)
 
 
 def _headers(content_type: str, properties: Mapping[str, str], accept: str) -> tuple[tuple[str, str], ...]:
@@ -146,14 +154,26 @@ def ask(
     return read_reply(response)
 
 
-def message_of(body: bytes, fields: Mapping[str, Any]) -> OutgoingMessage:
-    """Return the message of a request. It gets an idempotency key, so that repeats are safe."""
+def message_of(body: Any, fields: Mapping[str, Any], encode: Encode) -> OutgoingMessage:
+    """Return the message of a request. It gets an idempotency key, so that repeats are safe.
+    TypeError.
+    """
     given = {**fields, "idempotency_key": fields.get("idempotency_key") or os.urandom(16).hex()}
-    return OutgoingMessage(body=body, **given)
+    return prepared(OutgoingMessage(body=body, **given), encode, None)
 
 
-def reply_to_request(request: ReceivedMessage, body: bytes, fields: Mapping[str, Any]) -> Request:
+def encoded_reply(body: Any, fields: Mapping[str, Any], encode: Encode) -> tuple[bytes, dict[str, Any]]:
+    """Return the bytes that *encode* makes of the *body* of a reply, and *fields* with what
+    describes them. TypeError.
+    """
+    given = {name: fields[name] for name in _REPLY_FIELDS if name in fields}
+    message = prepared(OutgoingMessage(body=body, **given), encode, None)
+    return message.body, {**fields, **{name: getattr(message, name) for name in _REPLY_FIELDS}}
+
+
+def reply_to_request(request: ReceivedMessage, body: Any, fields: Mapping[str, Any]) -> Request:
     """Request to send *body* as the reply to *request*; InvalidField when that is not a request."""
+    body, fields = encoded_reply(body, fields, encode_auto)
     return reply_request(
         request.topic, body, reply_to=request.reply_to, correlation_id=request.correlation_id, **fields
     )

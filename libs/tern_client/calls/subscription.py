@@ -8,6 +8,7 @@ flight.
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 
+from tern_client.calls.compressed_bodies import decompressed
 from tern_client.calls.documents import Settle, read_received, read_settled, receive_request, settle_request
 from tern_client.calls.models import ReceivedMessage
 from tern_client.calls.settling import PendingSettles
@@ -60,7 +61,7 @@ class Subscription:
             raise
         messages, errors = read_received(response)
         self.pending.settled(settles, errors)
-        return messages
+        return (yield from decompressed(messages))
 
     def settle(
         self, course: Course, settles: list[Settle], began_ms: float

@@ -13,7 +13,8 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from typing import ClassVar
 
-from tern_client.calls.sending import KeySource, too_large, with_key
+from tern_client.bodies.serializers import encode_auto
+from tern_client.calls.sending import KeySource, prepared, too_large
 from tern_client.transactions.models import (
     BegunTransaction,
     Decision,
@@ -79,11 +80,11 @@ def begin(
     no local transaction may run then.
     """
     wanted = [messages] if isinstance(messages, HalfMessage) else list(messages)
-    for message in wanted:
+    # The key of the first message stands for the whole transaction.
+    keyed = [prepared(message, encode_auto, None if at else key_source) for at, message in enumerate(wanted)]
+    for message in keyed:
         if error := too_large(message):
             raise error
-    # The key of the first message stands for the whole transaction.
-    keyed = [with_key(message, key_source) for message in wanted[:1]] + wanted[1:]
     response = yield from call(course, begin_request(producer_group, keyed, check_after), began_ms)
     return read_begun(response, producer_group)
 

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, Protocol, TypeVar
 
-from tern_client.transport.calling import Attempt, Course, Outcome, Step, namespace_headers
+from tern_client.transport.calling import Attempt, Course, Outcome, Step, Work, namespace_headers
 from tern_client.transport.clock import now_ms
 from tern_client.transport.credentials import Credentials, FileName
 from tern_client.transport.endpoints import Endpoints, path_prefix
@@ -224,6 +224,8 @@ class BlockingCaller:
                 result = self._transport.exchange(step.endpoint, request, step.timeout_ms)
             except TernError as error:
                 result = error
+        elif isinstance(step, Work):
+            step.run()
         elif step.delay_ms:
             time.sleep(step.delay_ms / 1000)
         return Outcome(result, now_ms())

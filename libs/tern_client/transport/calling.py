@@ -36,16 +36,26 @@ class Pause:
 
 
 @dataclass(frozen=True, slots=True)
+class Work:
+    """Call *run*, which takes the time of some *size_bytes* of compression; an async shell does
+    much of it in a thread. *run* keeps its result itself, and its errors are raised.
+    """
+
+    run: Callable[[], None]
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
-    """The result of a step, and when it ended (milliseconds of any monotonic clock). A pause has no
-    result.
+    """The result of a step, and when it ended (milliseconds of any monotonic clock). A pause and
+    work have no result.
     """
 
     result: Response | TernError | None
     now_ms: float
 
 
-Step = Attempt | Pause
+Step = Attempt | Pause | Work
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

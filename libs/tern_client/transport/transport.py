@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeVar
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-from tern_client.transport.calling import Attempt, Course, Outcome, Step, namespace_headers
+from tern_client.transport.calling import Attempt, Course, Outcome, Step, Work, namespace_headers
 from tern_client.transport.clock import now_ms
 from tern_client.transport.credentials import Credentials, FileName
 from tern_client.transport.endpoints import Endpoints
@@ -20,6 +20,8 @@ from tern_wire.errors import TernError
 from tern_wire.extras import need_extra
 
 T = TypeVar("T")
+# Compression of less takes about a millisecond, and a thread some 0.1 ms.
+WORK_ON_LOOP_SIZE_MAX_BYTES = 64 * 1024
 
 
 class Transport(Protocol):
@@ -152,6 +154,11 @@ class AsyncCaller:
                 result = await self._transport.exchange(step.endpoint, request, step.timeout_ms)
             except TernError as error:
                 result = error
+        elif isinstance(step, Work):
+            if step.size_bytes < WORK_ON_LOOP_SIZE_MAX_BYTES:
+                step.run()
+            else:
+                await asyncio.get_running_loop().run_in_executor(None, step.run)
         elif step.delay_ms:
             await asyncio.sleep(step.delay_ms / 1000)
         return Outcome(result, now_ms())

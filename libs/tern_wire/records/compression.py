@@ -1,10 +1,11 @@
-"""Compressed bodies of RocketMQ's records: the compression in the sysflag, and safe decompression.
+"""Compressed bodies: the compression in a record's sysflag as RocketMQ has it, its name in
+documents (`content_encoding`), and safe decompression.
 
     sysflag bit 0      the body is compressed
     sysflag bits 8-10  1 LZ4 (frame), 2 zstd, 3 zlib; 0 is zlib, too: the only one before RocketMQ 5
 
 Law: decompression never yields more than its limit, whatever the input claims. LZ4 and zstd come
-from libraries (the extra `rocketmq`), which are loaded at the first such body.
+from libraries (the extras `rocketmq` and `compression`), which are loaded at the first such body.
 
 Reference: Apache RocketMQ 5, MessageSysFlag and CompressionType.
 """
@@ -34,6 +35,52 @@ class Compression(IntEnum):
     LZ4 = 1
     ZSTD = 2
     ZLIB = 3
+
+
+# Modules that a compression needs; zlib is in the standard library.
+LIBRARIES = {Compression.ZSTD: ("zstandard",), Compression.LZ4: ("lz4",)}
+# By the name in documents and headers.
+ENCODINGS = {each.name.lower(): each for each in Compression if each}
+_ENCODING_NAMES = {each: name for name, each in ENCODINGS.items()}
+_LZ4_BEGINS, _ZSTD_BEGINS = b"\x04\x22\x4d\x18", b"\x28\xb5\x2f\xfd"
+_ZLIB_HEADER_SIZE_BYTES, _DEFLATE, _ZLIB_CHECK = 2, 8, 31
+
+
+def sysflag_of(compression: Compression) -> int:
+    """Return the bits of the sysflag that say *compression*; 0 for NONE."""
+    return COMPRESSED | compression << _TYPE_SHIFT if compression else 0
+
+
+def encoding_of(sysflag: int) -> str:
+    """Return the name of the compression of the body (`zstd`), "" for none; `unknown` for one that
+    RocketMQ does not have.
+    """
+    if not sysflag & COMPRESSED:
+        return ""
+    try:
+        return _ENCODING_NAMES[compression_of(sysflag)]
+    except RecordMalformed:
+        return "unknown"
+
+
+def begins_as(stored: bytes, compression: Compression) -> bool:
+    """Whether *stored* begins as a body of *compression* does; its end is not looked at."""
+    if compression is Compression.LZ4:
+        return stored.startswith(_LZ4_BEGINS)
+    if compression is Compression.ZSTD:
+        return stored.startswith(_ZSTD_BEGINS)
+    head = stored[:_ZLIB_HEADER_SIZE_BYTES]
+    is_whole = len(head) == _ZLIB_HEADER_SIZE_BYTES
+    return is_whole and head[0] & 0xF == _DEFLATE and not int.from_bytes(head, "big") % _ZLIB_CHECK
+
+
+def can_return(plain_size_bytes: int, stored_size_bytes: int) -> bool:
+    """Whether `decompress` returns a body of *plain_size_bytes* from one of *stored_size_bytes*."""
+    return plain_size_bytes <= _limit_of(stored_size_bytes, MESSAGE_BODY_SIZE_MAX_BYTES)
+
+
+def _limit_of(stored_size_bytes: int, size_max_bytes: int) -> int:
+    return min(size_max_bytes, max(DECOMPRESSED_SIZE_FREE_BYTES, DECOMPRESSION_RATIO_MAX * stored_size_bytes))
 
 
 def compression_of(sysflag: int) -> Compression:
@@ -68,7 +115,7 @@ def decompress(stored: bytes, compression: Compression, size_max_bytes: int = ME
     the limit or than `DECOMPRESSION_RATIO_MAX` times its size; CompressionNotInstalled without the
     library.
     """
-    limit_bytes = min(size_max_bytes, max(DECOMPRESSED_SIZE_FREE_BYTES, DECOMPRESSION_RATIO_MAX * len(stored)))
+    limit_bytes = _limit_of(len(stored), size_max_bytes)
     match compression:
         case Compression.LZ4:
             body, done = _unpack_lz4(stored, limit_bytes)
@@ -133,7 +180,7 @@ def _unpack_zstd(stored: bytes, limit_bytes: int) -> tuple[bytes, bool]:
 def _lz4_frame() -> Any:
     if not is_installed("lz4"):
         raise CompressionNotInstalled(compression="LZ4")
-    import lz4.frame  # noqa: PLC0415 - needed only to read RocketMQ's files
+    import lz4.frame  # noqa: PLC0415 - needed only for such bodies
 
     return lz4.frame
 
@@ -141,6 +188,6 @@ def _lz4_frame() -> Any:
 def _zstandard() -> Any:
     if not is_installed("zstandard"):
         raise CompressionNotInstalled(compression="ZSTD")
-    import zstandard  # noqa: PLC0415 - needed only to read RocketMQ's files
+    import zstandard  # noqa: PLC0415 - needed only for such bodies
 
     return zstandard

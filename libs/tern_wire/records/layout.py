@@ -61,8 +61,8 @@ PROPERTIES_SIZE_MAX_BYTES = 0x7FFF
 # HEAD for a writer of many records: the fields from queue to prepared position are one piece, which
 # a request packs once for each queue.
 PIECED_HEAD = struct.Struct(f">III{AT_BODY_SIZE - AT_QUEUE}sI")
-# HEAD for a reader: size, queue, queue offset, born ms, store ms, body size.
-READ_HEAD = struct.Struct(">I4x4xI4xq8x4xq8xq8x4x8xI")
+# HEAD for a reader: size, queue, queue offset, sysflag, born ms, store ms, body size.
+READ_HEAD = struct.Struct(">I4x4xI4xq8xIq8xq8x4x8xI")
 # HEAD for each combination of host lengths, by two bits of the sysflag.
 HOST_GROWTH_BYTES = IPV6_HOST_SIZE_BYTES - IPV4_HOST_SIZE_BYTES
 _BEFORE, _BETWEEN, _AFTER = HEAD.format.split(f"{IPV4_HOST_SIZE_BYTES}s")

@@ -9,7 +9,7 @@ from zlib import crc32
 
 from tern_wire.errors import LinkBodyMalformed, RecordMalformed
 from tern_wire.limits import MESSAGE_BODY_SIZE_MAX_BYTES
-from tern_wire.records.compression import COMPRESSED, Compression, compression_of, decompress
+from tern_wire.records.compression import COMPRESSED, Compression, compression_of, decompress, encoding_of
 from tern_wire.records.hosts import IPV4_HOST_SIZE_BYTES, encode_offset_id
 from tern_wire.records.layout import (
     AT_SYSFLAG,
@@ -46,6 +46,8 @@ class Record:
     stored_ms: int
     body: bytes
     properties: dict[str, str]
+    # The name of the body's compression; "": none.
+    content_encoding: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,6 +145,7 @@ def decode_record(data: Bytes, start: int = 0) -> Record:
         stored_ms=head[10],
         body=bytes(data[start + HEAD_SIZE_BYTES : topic_at]),
         properties=decode_properties(bytes(data[properties_at : start + size])),
+        content_encoding=encoding_of(head[7]),
     )
 
 

@@ -34,12 +34,12 @@ from tern_wire.records.read import RocketRecord
 _STAMP, _NUMBER = np.dtype("V16"), np.dtype(">u4")
 
 
-def head_middle(queue: int, born_ms: int, born_host: bytes) -> bytes:
+def head_middle(queue: int, born_ms: int, born_host: bytes, sysflag: int = 0) -> bytes:
     """Return a new record's head from its queue to its prepared position.
 
     It is the same for all messages of a request in one queue.
     """
-    return HEAD.pack(0, 0, 0, queue, 0, 0, 0, 0, born_ms, born_host, 0, NO_HOST, 0, 0, 0)[AT_QUEUE:AT_BODY_SIZE]
+    return HEAD.pack(0, 0, 0, queue, 0, 0, 0, sysflag, born_ms, born_host, 0, NO_HOST, 0, 0, 0)[AT_QUEUE:AT_BODY_SIZE]
 
 
 def encode_record(

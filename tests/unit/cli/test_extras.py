@@ -35,7 +35,7 @@ def test_the_sentence_names_what_for_what_and_how() -> None:
     with pytest.raises(ExtraMissing, match="needs no_a, no_b, no_c and 2 more: pip"):
         need_extra("ternmq[spark]", "The Spark source", *(f"no_{letter}" for letter in "abcde"))
     need_extra("ternmq[spark]", "The Spark source", "json")
-    assert "ternmq[rocketmq]" in damage(ModuleNotFoundError("No module named 'lz4.frame'", name="lz4.frame"))
+    assert "ternmq-client[compression]" in damage(ModuleNotFoundError("No module named 'lz4.frame'", name="lz4.frame"))
     assert "'ternmq'" in damage(ModuleNotFoundError("No module named 'rich'", name="rich"))
 
 

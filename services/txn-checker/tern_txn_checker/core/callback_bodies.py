@@ -138,6 +138,8 @@ def _message(record: Record, *, include_body: bool) -> dict[str, Any]:
     }
     if CONTENT_TYPE in properties:
         message["content_type"] = properties[CONTENT_TYPE]
+    if record.content_encoding:
+        message["content_encoding"] = record.content_encoding
     if include_body:
         message["body"] = b64encode(record.body).decode()
     return message

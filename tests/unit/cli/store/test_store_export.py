@@ -9,12 +9,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tern_wire.records.compression import Compression
+from tern_client import OutgoingMessage
+from tern_client.calls.compressed_bodies import CompressedMessage, Compressor
+from tern_proxy.core.documents.sends import PackedMessage
+from tern_proxy.core.sending.encoding import MessageIds, encode_messages
+from tern_proxy.core.sending.topic import Topic
+from tern_wire.records.compression import ENCODINGS, Compression
+from tern_wire.records.hosts import NO_HOST
 from tern_wire.records.java_hashes import tag_hash
 from tern_wire.records.layout import COMMITTED
 from tern_wire.records.properties import TAGS
 from tern_wire.records.queue_entry import is_queued
 from tern_wire.records.read import RocketRecord, decode_rocketmq_record
+from tern_wire.routing.route import TopicRoute
 from tests.support.files.rocketmq_golden import NOT_ORDINARY, PARTS, golden_part
 from tests.support.files.rocketmq_reading import (
     SEGMENT_SIZE_BYTES,
@@ -290,3 +297,27 @@ def test_the_node_is_left_as_it_was(node: Callable[[], StoreBuilder], tmp_path: 
     exported(directory, tmp_path / "out")
     assert digests() == before
     assert sorted(path.name for path in tmp_path.iterdir()) == ["node", "out"]
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_a_body_that_a_producer_of_ours_compressed_is_one_that_rocketmq_decompresses(
+    encoding: str, node: Callable[[], StoreBuilder], tmp_path: Path
+) -> None:
+    """From the SDK's message over the proxy's record to the exported file: the flags and bytes of RocketMQ's own clients."""
+    body = b"".join(b"order %d of tea\n" % number for number in range(2_500))
+    made = Compressor(ENCODINGS[encoding], 4_096).applied(OutgoingMessage(body=body, keys=["k"]))
+    assert isinstance(made, CompressedMessage)
+    encoded = encode_messages(
+        Topic("orders", {"broker-a": TopicRoute(topic_id=7, queues=1, type="MIXED")}),
+        [PackedMessage(made.body, keys=list(made.keys), content_encoding=made.content_encoding)],
+        ids=MessageIds("0" * 20),
+        born_ms=BORN_MS,
+        born_host=NO_HOST,
+        usable=("broker-a",),
+    )
+    builder = node()
+    builder.topic("orders")
+    builder.send("orders", 0, b"".join(encoded.parcels[0].parts))
+    (found,) = exported(builder.save(), tmp_path / "store").shown("orders", 0)
+    assert (found.compression, found.plain_body()) == (ENCODINGS[encoding], body)
+    assert found.stored_body_crc == found.body_crc

@@ -8,6 +8,7 @@ from tern_proxy.core.documents.values import OFFSET_MAX, Count, MessageId, Offse
 from tern_wire import limits
 from tern_wire.handles import HANDLE_SIZE_MAX_CHARS
 from tern_wire.recall_handles import RECALL_HANDLE_SIZE_MAX_CHARS
+from tern_wire.records.compression import ENCODINGS
 
 SentOffset = Annotated[
     int, Meta(ge=-1, le=OFFSET_MAX, description="Index in the queue; -1 while it waits for its delivery time.")
@@ -17,6 +18,9 @@ RecallHandle = Annotated[
 ]
 ReceiptHandle = Annotated[
     str, Meta(max_length=HANDLE_SIZE_MAX_CHARS, description="Opaque; names one lease of a message.")
+]
+ContentEncoding = Annotated[
+    str, words(*ENCODINGS, text="How the producer has compressed the body, which is given as it is stored.")
 ]
 if TYPE_CHECKING:
     # Raw: a text that is already JSON. Bytes: for MessagePack and raw answers.
@@ -76,6 +80,7 @@ class Message(Struct, kw_only=True, gc=False):
     json: Any | UnsetType = UNSET
     body_base64: Annotated[str, Meta(extra_json_schema={"contentEncoding": "base64"})] | UnsetType = UNSET
     content_type: str | UnsetType = UNSET
+    content_encoding: ContentEncoding | UnsetType = UNSET
     tag: str | UnsetType = UNSET
     keys: list[str] | UnsetType = UNSET
     properties: dict[str, str] | UnsetType = UNSET

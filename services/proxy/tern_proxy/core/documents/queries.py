@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from tern_proxy.core.documents.messages import Body
+from tern_proxy.core.documents.messages import Body, ContentEncoding
 from tern_proxy.core.documents.values import Count, Offset, Queue, Time, words
 from tern_wire.limits import QUERY_MESSAGES_MAX
 
@@ -25,6 +25,7 @@ class _Visible(Struct, kw_only=True):
     queue: Queue
     offset: Offset | UnsetType = UNSET
     content_type: str | UnsetType = UNSET
+    content_encoding: ContentEncoding | UnsetType = UNSET
     tag: str | UnsetType = UNSET
     keys: list[str] | UnsetType = UNSET
     properties: dict[str, str] | UnsetType = UNSET

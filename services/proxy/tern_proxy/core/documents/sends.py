@@ -12,6 +12,7 @@ from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from tern_proxy.core.documents.values import QUEUE_PATTERN, DurationText, instead, shown
 from tern_wire import limits
+from tern_wire.records.compression import ENCODINGS
 
 CONTENT_TYPE_SIZE_MAX_BYTES = 255
 PINS = "Pins the queue; by default the proxy chooses."
@@ -33,6 +34,10 @@ Bytes = Annotated[
     bytes, instead(maxLength=_BODY_MAX, contentMediaType="application/octet-stream", contentEncoding=None)
 ]
 ContentType = Annotated[str, shown(maxLength=CONTENT_TYPE_SIZE_MAX_BYTES)]
+ContentEncoding = Annotated[
+    str,
+    shown("How the producer has compressed the body; readers get both.", pattern=f"^$|^({'|'.join(ENCODINGS)})$"),
+]
 Tag = Annotated[str, shown(maxLength=limits.TAG_SIZE_MAX_BYTES, pattern="^[^|]*$")]
 Keys = Annotated[list[Annotated[str, shown(pattern=r"^\S+$")]], shown(maxItems=limits.KEYS_MAX)]
 Properties = Annotated[
@@ -61,6 +66,7 @@ class JsonMessage(Struct, forbid_unknown_fields=True, gc=False, omit_defaults=Tr
     json: Annotated[Raw, shown("Any JSON value; its bytes are the body, as they were sent.")] | UnsetType = UNSET
     body_base64: Base64 | None = None
     content_type: ContentType = ""
+    content_encoding: ContentEncoding = ""
     tag: Tag = ""
     keys: Keys = []
     properties: Properties = {}
@@ -83,6 +89,7 @@ class PackedMessage(Struct, forbid_unknown_fields=True, gc=False):
 
     body: Bytes
     content_type: ContentType = ""
+    content_encoding: ContentEncoding = ""
     tag: Tag = ""
     keys: Annotated[Keys, BOUNDED, instead(maxItems=limits.KEYS_MAX)] = []
     properties: Annotated[Properties, BOUNDED, instead(maxProperties=limits.PROPERTIES_MAX)] = {}

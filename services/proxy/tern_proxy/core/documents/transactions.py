@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from tern_proxy.core.documents.messages import Body
+from tern_proxy.core.documents.messages import Body, ContentEncoding
 from tern_proxy.core.documents.sends import BOUNDED, JsonMessage, PackedMessage
 from tern_proxy.core.documents.values import (
     GROUP_PATTERN,
@@ -209,6 +209,7 @@ class HalfMessage(Struct, kw_only=True, gc=False):
     json: Any | UnsetType = UNSET
     body_base64: Annotated[str, Meta(extra_json_schema={"contentEncoding": "base64"})] | UnsetType = UNSET
     content_type: str | UnsetType = UNSET
+    content_encoding: ContentEncoding | UnsetType = UNSET
     tag: str | UnsetType = UNSET
     keys: list[str] | UnsetType = UNSET
     properties: dict[str, str] | UnsetType = UNSET

@@ -17,6 +17,7 @@ from tern_wire.handles import HandleMaker
 from tern_wire.link.codec import encode_json
 from tern_wire.link.receives import Leased
 from tern_wire.paths import JSON, OCTETS
+from tern_wire.records.compression import COMPRESSED, encoding_of
 from tern_wire.records.layout import HEAD_SIZE_BYTES, READ_HEAD
 from tern_wire.records.properties import (
     CONTENT_TYPE,
@@ -59,7 +60,7 @@ def _read(
     unpack = READ_HEAD.unpack_from
     try:
         while at < end:
-            size, queue, offset, born_ms, stored_ms, body_size = unpack(raw, at)
+            size, queue, offset, sysflag, born_ms, stored_ms, body_size = unpack(raw, at)
             topic_at = at + HEAD_SIZE_BYTES + body_size
             properties_at = topic_at + 3 + raw[topic_at]
             if size <= 0 or at + size > end or properties_at > at + size:
@@ -94,7 +95,11 @@ def _read(
                     message.reply_to = value
                 elif key == REPLY_WAIT_MS and value.isdecimal() and len(value) < 16:
                     message.expires_at = born_ms + int(value)
-            put_body(message, raw[at + HEAD_SIZE_BYTES : topic_at], content_type)
+            if not sysflag & COMPRESSED:
+                put_body(message, raw[at + HEAD_SIZE_BYTES : topic_at], content_type)
+            else:
+                message.content_encoding = encoding_of(sysflag)
+                put_compressed(put_body)(message, raw[at + HEAD_SIZE_BYTES : topic_at], content_type)
             if content_type:
                 message.content_type = content_type
             yield message
@@ -193,12 +198,20 @@ def _is_json(content_type: str) -> bool:
 PUT_BODY: dict[str, PutBody] = {"": put_fitting, "text": put_text, "json": put_json, "base64": put_base64}
 
 
+def put_compressed(put_body: PutBody) -> PutBody:
+    """Return what puts a compressed body in place of *put_body*: its bytes, as they are stored.
+    They are no text and no JSON, whatever they look like.
+    """
+    return put_body if put_body in {put_bytes, put_size} else put_base64
+
+
 # Raw ----------------------------------------------------------------------------------------------
 _RAW_HEADERS = (
     ("message_id", b"mq-message-id"),
     ("topic", b"mq-topic"),
     ("queue", b"mq-queue"),
     ("offset", b"mq-offset"),
+    ("content_encoding", b"mq-content-encoding"),
     ("tag", b"mq-tag"),
     ("message_group", b"mq-message-group"),
     ("deliver_at", b"mq-deliver-at"),

@@ -31,6 +31,7 @@ from tern_wire.errors import (
 )
 from tern_wire.limits import LANE_SIZE_MAX_BYTES, MESSAGE_BODY_SIZE_MAX_BYTES, PROPERTIES_SIZE_MAX_BYTES
 from tern_wire.link.rows import FLAG_KEYED, FLAG_PINNED, NO_KEY, SEND_ROW
+from tern_wire.records.compression import ENCODINGS, begins_as, sysflag_of
 from tern_wire.records.layout import MAGIC, OVERHEAD_SIZE_BYTES, PIECED_HEAD
 from tern_wire.records.properties import CONTENT_TYPE, KEYS, MESSAGE_ID, TAGS
 from tern_wire.records.write import head_middle
@@ -144,6 +145,8 @@ def encode_messages(
                 body, content_type = body_of(message)
             if len(body) > MESSAGE_BODY_SIZE_MAX_BYTES:
                 raise MessageTooLarge(actual=len(body), limit=MESSAGE_BODY_SIZE_MAX_BYTES)
+            encoding = message.content_encoding
+            sysflag = sysflag_for(body, encoding) if encoding else 0
             if (
                 message.message_group
                 or message.delay is not None
@@ -187,6 +190,8 @@ def encode_messages(
         middle = middles.get(queue.name)
         if middle is None:
             middle = middles[queue.name] = head_middle(queue.number, born_ms, born_host)
+        if sysflag:
+            middle = head_middle(queue.number, born_ms, born_host, sysflag)
         crc = crc32(body) & 0x7FFFFFFF
         parcel.rows.append(pack_row(size, 0, queue.number, flags, tag, crc, 0, key, deliver_ms, message_group))
         parcel.parts += (
@@ -201,6 +206,20 @@ def encode_messages(
         if deliver_ms:
             encoded.deliver_ms[index] = deliver_ms
     return encoded
+
+
+def sysflag_for(body: bytes, encoding: str) -> int:
+    """Return the sysflag of a *body* that its producer has compressed as *encoding*. InvalidField
+    when that is no name of a compression, or the body does not begin like one.
+
+    The body is not decompressed here: readers do that, each with its own limit.
+    """
+    compression = ENCODINGS.get(encoding)
+    if compression is None:
+        raise InvalidField(reason=f"'{encoding[:20]}' is none of {', '.join(ENCODINGS)}", pointer="/content_encoding")
+    if not begins_as(body, compression):
+        raise InvalidField(reason=f"The body is not compressed with {encoding}", pointer="/content_encoding")
+    return sysflag_of(compression)
 
 
 def placed(error: TernError, at: str) -> TernError:

@@ -23,6 +23,7 @@ from tern_wire.errors import (
 from tern_wire.limits import INVISIBLE_MAX_MS, INVISIBLE_MIN_MS, WAIT_MAX_MS
 from tern_wire.link.codec import read_json
 from tern_wire.paths import (
+    HEADER_CONTENT_ENCODING,
     HEADER_DELAY,
     HEADER_DELAY_LEVEL,
     HEADER_DELIVER_AT,
@@ -57,6 +58,7 @@ _MQ_HEADERS = (
     HEADER_DELAY,
     HEADER_DELIVER_AT,
     HEADER_DELAY_LEVEL,
+    HEADER_CONTENT_ENCODING,
     HEADER_PROPERTIES,
     HEADER_PROPERTY_PREFIX + "<name>",
     HEADER_IDEMPOTENCY_KEY,
@@ -76,6 +78,7 @@ _TAG, _KEY, _QUEUE, _PROPERTIES, _PREFIX, _IDEMPOTENCY_KEY, _REQUEST_ID = (
         HEADER_REQUEST_ID,
     )
 )
+_CONTENT_ENCODING = HEADER_CONTENT_ENCODING.lower().encode()
 # Header or query parameter -> field of the message, for delivery time and order.
 _TIMING = {
     HEADER_MESSAGE_GROUP.lower().encode(): "message_group",
@@ -167,6 +170,8 @@ def _read_mq_header(message: PackedMessage, name: bytes, value: bytes) -> None:
         message.queue = text
     elif name in _TIMING:
         _read_timing(message, _TIMING[name], text, f"header/{name.decode()}")
+    elif name == _CONTENT_ENCODING:
+        message.content_encoding = text
     elif name == _PROPERTIES:
         given: dict[str, str] = read_json(value, dict[str, str], f"header/{HEADER_PROPERTIES}")
         message.properties = message.properties | given

@@ -107,6 +107,7 @@ def _half(message: ReadMessage) -> HalfMessage:
         json=message.json,
         body_base64=message.body_base64,
         content_type=message.content_type,
+        content_encoding=message.content_encoding,
         tag=message.tag,
         keys=message.keys,
         properties=message.properties,

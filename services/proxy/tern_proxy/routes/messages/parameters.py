@@ -30,6 +30,7 @@ from tern_wire.errors import (
     UnsupportedEncoding,
 )
 from tern_wire.paths import JSON, OCTETS
+from tern_wire.records.compression import ENCODINGS
 from tern_wire.records.layout import HEAD_SIZE_BYTES
 
 # When all messages of a request have the same error, it is the answer.
@@ -51,6 +52,7 @@ _PROPERTY: Schema = {"type": "string", "maxLength": limits.PROPERTY_VALUE_SIZE_M
 _PROPERTIES: Schema = {"type": "object", "maxProperties": limits.PROPERTIES_MAX, "additionalProperties": _PROPERTY}
 _GROUP: Schema = {"type": "string", "maxLength": limits.MESSAGE_GROUP_SIZE_MAX_BYTES}
 _DELAY: Schema = {"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": DURATION_PATTERN}]}
+_COMPRESSED: Schema = {"type": "string", "enum": list(ENCODINGS)}
 # Delivery time and order of a message.
 _TIMING: tuple[tuple[str, Schema, str], ...] = (
     ("message_group", _GROUP, IN_ORDER),
@@ -68,6 +70,7 @@ SEND_PARAMETERS = (
     in_header(paths.HEADER_TAG, _TAG, "One tag."),
     in_header(paths.HEADER_KEY, _KEY, f"One key; the header may be repeated, {limits.KEYS_MAX} times at most."),
     in_header(paths.HEADER_QUEUE, _QUEUE, "Pins the queue."),
+    in_header(paths.HEADER_CONTENT_ENCODING, _COMPRESSED, "How the body is compressed; readers get both."),
     {
         "name": paths.HEADER_PROPERTIES,
         "in": "header",
