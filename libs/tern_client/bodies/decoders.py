@@ -169,7 +169,8 @@ class TypedBody:
         def __getattr__(self, name: str) -> Any:
             """Raise why there is no body, in a message that has none."""
             if name == "body" and self.refused is not None:
-                raise self.refused
+                # Without the traces of earlier reads, which would pile up.
+                raise self.refused.with_traceback(None)
             raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
 
     def __repr__(self) -> str:
