@@ -26,6 +26,7 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "ternmq-client[security]": ("cryptography",),
     "ternmq-client[webhooks]": ("standardwebhooks",),
     "ternmq-client[forward-proxy]": ("httpx",),
+    "ternmq-client[outbox]": ("sqlalchemy",),
     "ternmq[rocketmq]": _ROCKETMQ,
     "ternmq[spark]": _SPARK,
     "ternmq[tables]": (*_SPARK, "deltalake"),
