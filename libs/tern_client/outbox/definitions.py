@@ -9,6 +9,8 @@ from tern_client.outbox.statements import check_dialect, check_table_name
 
 # The server bounds topics at 127 bytes and message groups at 63.
 TOPIC_LENGTH, GROUP_LENGTH, CODE_LENGTH = 255, 255, 64
+# Names differ by case; MySQL's texts do not by default.
+MYSQL_CHARSET, MYSQL_COLLATION = "utf8mb4", "utf8mb4_bin"
 _NUMBERS = {
     "sqlite": "INTEGER PRIMARY KEY AUTOINCREMENT",
     "postgresql": "BIGSERIAL PRIMARY KEY",
@@ -22,11 +24,13 @@ def outbox_ddl(name: str, dialect: str) -> list[str]:
     """Return the statements that make both tables of the outbox where they are missing."""
     check_table_name(name)
     number, body = _NUMBERS[check_dialect(dialect)], _BODIES[dialect]
+    is_mysql = dialect in {"mysql", "mariadb"}
+    exact = f" CHARACTER SET {MYSQL_CHARSET} COLLATE {MYSQL_COLLATION}" if is_mysql else ""
     columns = (
         f"seq {number}",
         "id VARCHAR(32) NOT NULL UNIQUE",
-        f"topic VARCHAR({TOPIC_LENGTH}) NOT NULL",
-        f"message_group VARCHAR({GROUP_LENGTH}) DEFAULT '' NOT NULL",
+        f"topic VARCHAR({TOPIC_LENGTH}){exact} NOT NULL",
+        f"message_group VARCHAR({GROUP_LENGTH}){exact} DEFAULT '' NOT NULL",
         f"body {body} NOT NULL",
         "fields TEXT NOT NULL",
         "size_bytes INTEGER NOT NULL",
@@ -38,7 +42,6 @@ def outbox_ddl(name: str, dialect: str) -> list[str]:
         f"error_code VARCHAR({CODE_LENGTH})",
         "error_detail TEXT",
     )
-    is_mysql = dialect in {"mysql", "mariadb"}
     lines = [*columns, f"INDEX {name}_waiting (sent_at, failed_at, seq)"] if is_mysql else [*columns]
     lease = "name VARCHAR(32) NOT NULL PRIMARY KEY, owner VARCHAR(64) NOT NULL, version BIGINT NOT NULL"
     made = [

@@ -15,8 +15,8 @@ from tern_client.outbox.rows import ClaimedRow, Head, key_of
 from tern_client.transport.clock import now_ms
 from tern_wire.errors import OutcomeUnknown, TernError, TopicNotFound
 
-# Searches at a time.
-_SEARCHES_MAX = 8
+# Searches at a time, and topics.
+_SEARCHES_MAX, _TOPICS_MAX = 8, 16
 # Answers of one search: each looks at 8,192 messages with keys of that hash, and one is enough.
 _PAGES_MAX = 8
 # Clocks of a relay and of the brokers may differ by that.
@@ -71,9 +71,15 @@ async def deliver(
     """Send *rows*, topics side by side, the requests of a topic one after the other; no further
     request when *is_in_time* says no. What is known so far is in *into*, also after a cancellation.
     """
+    places = asyncio.Semaphore(_TOPICS_MAX)
+
+    async def deliver_one(topic: str, of_topic: Sequence[ClaimedRow]) -> None:
+        async with places:
+            await _deliver_topic(client, topic, of_topic, is_in_time, into)
+
     async with asyncio.TaskGroup() as tasks:
         for topic, of_topic in by_topic(rows).items():
-            tasks.create_task(_deliver_topic(client, topic, of_topic, is_in_time, into))
+            tasks.create_task(deliver_one(topic, of_topic))
 
 
 async def _deliver_topic(

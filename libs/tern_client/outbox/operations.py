@@ -49,20 +49,15 @@ def is_waiting(execute: Execute, statements: OutboxStatements, left_out: Sequenc
 
 
 def see_lease(execute: Execute, statements: OutboxStatements) -> SeenLease | None:
-    """Return the lease; None before the first relay."""
+    """Return the lease; None before the first relay has made it."""
     rows = execute(statements.read_lease()).rows
     return SeenLease(str(rows[0][0]), _number(rows[0][1])) if rows else None
 
 
 def take_lease(execute: Execute, statements: OutboxStatements, watch: LeaseWatch, me: str, monotonic_ms: float) -> bool:
-    """Take the lease, or make it younger; return whether it is this relay's now. The first relay
-    makes it; of two at a time one fails with the driver's error of a duplicate.
-    """
+    """Take the lease, or make it younger; return whether it is this relay's now."""
     seen = see_lease(execute, statements)
-    if seen is None:
-        execute(statements.make_lease())
-        seen = SeenLease("", 0)
-    if not watch.may_take(seen, monotonic_ms):
+    if seen is None or not watch.may_take(seen, monotonic_ms):
         return False
     return execute(statements.take_lease(me, seen.owner, seen.version)).count == 1
 

@@ -77,7 +77,7 @@ class Relay:
     - *poll_interval*: the wait for rows of other processes. Commits of this process are seen at
       once.
     - *lease*: how long a relay that stands by watches the lease before it takes over
-      (at least 100 ms). A send is given a third of it.
+      (at least 100 ms). A send is given a quarter of it.
     - *batch_rows*, *batch_size_bytes*: bounds of what is in memory at a time.
 
     Use it as an async context manager, which runs it beside your tasks, or await `run` or `drain`.
@@ -180,13 +180,14 @@ class Relay:
         of the database at once.
         """
         async with self._opened() as client:
+            await self.check()
             progress_ms, before = now_ms(), self._counts
             while True:
                 try:
                     pause_ms = await self._step(client)
                 except _DatabaseFailed as failed:
                     raise failed.__cause__ or failed from None
-                if self._counts.sent + self._counts.failed > before.sent + before.failed:
+                if _ended(self._counts) > _ended(before):
                     progress_ms, before = now_ms(), self._counts
                 elif (error := self._pauses.last_error()) and now_ms() - progress_ms >= self._patience.deadline_ms:
                     raise error
@@ -196,7 +197,11 @@ class Relay:
                     await self._wait(min(pause_ms, 200.0))
 
     async def check(self) -> None:
-        """Read the tables once; an error of the database is raised."""
+        """Read the tables once, and make the lease's row; an error of the database is raised."""
+        database, statements = self._outbox.database, self._outbox.statements
+        if await database.transact(lambda execute: operations.see_lease(execute, statements)) is None:
+            with suppress(Exception):  # another relay has made it meanwhile; what is wrong is told below
+                await database.transact(lambda execute: execute(statements.make_lease()))
         await self._is_waiting()
 
     async def __aenter__(self) -> Self:
@@ -243,7 +248,6 @@ class Relay:
             await self._settle(done, unsent)
         elif claim.rows:
             self._watch("claimed")
-            # The rest of the lease is for the last request and its settlement.
             await deliver(client, claim.rows, lambda: now_ms() - began_ms < self._lease_ms / 2, done)
             self._watch("sent")
             await self._settle(done, ())
@@ -300,11 +304,12 @@ class Relay:
     async def _opened(self) -> AsyncIterator[RelayClient]:
         """The client, and word of commits in this process; the lease is given back at the end."""
         endpoints, namespace, key_file, ca_file, transport = self._client_arguments
-        # A send, its last attempt included, ends within the lease.
+        # A send begins in the first half of the lease, and ends within it, its last attempt
+        # included.
         policy = replace(
             self._patience,
-            deadline_ms=min(self._patience.deadline_ms, self._lease_ms // 3),
-            attempt_timeout_ms=min(self._patience.attempt_timeout_ms, self._lease_ms // 3),
+            deadline_ms=min(self._patience.deadline_ms, self._lease_ms // 4),
+            attempt_timeout_ms=min(self._patience.attempt_timeout_ms, self._lease_ms // 4),
         )
         news = self._news = asyncio.Event()
         loop = asyncio.get_running_loop()
@@ -347,3 +352,7 @@ class Relay:
         self._counts = replace(
             self._counts, **{name: getattr(self._counts, name) + number for name, number in added.items()}
         )
+
+
+def _ended(counts: RelayCounts) -> int:
+    return counts.sent + counts.failed + counts.found

@@ -1,10 +1,17 @@
 """The tables of the outbox and the inbox in SQLAlchemy's metadata, so that Alembic sees them."""
 
 from sqlalchemy import BigInteger, Column, Index, Integer, LargeBinary, MetaData, String, Table, Text
+from sqlalchemy.dialects import mysql
 
-from tern_client.outbox.definitions import CODE_LENGTH, GROUP_LENGTH, TOPIC_LENGTH
+from tern_client.outbox.definitions import CODE_LENGTH, GROUP_LENGTH, MYSQL_CHARSET, MYSQL_COLLATION, TOPIC_LENGTH
 from tern_client.outbox.statements import check_table_name
 from tern_wire.limits import MESSAGE_BODY_SIZE_MAX_BYTES
+
+
+def _name(length: int) -> String:
+    """The type of a name. MySQL compares texts without case, unless it is told to."""
+    exact = mysql.VARCHAR(length, charset=MYSQL_CHARSET, collation=MYSQL_COLLATION)
+    return String(length).with_variant(exact, "mysql", "mariadb")
 
 
 def outbox_tables(metadata: MetaData, name: str) -> tuple[Table, Table]:
@@ -20,8 +27,8 @@ def outbox_tables(metadata: MetaData, name: str) -> tuple[Table, Table]:
         metadata,
         Column("seq", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True),
         Column("id", String(32), nullable=False, unique=True),
-        Column("topic", String(TOPIC_LENGTH), nullable=False),
-        Column("message_group", String(GROUP_LENGTH), nullable=False, default="", server_default=""),
+        Column("topic", _name(TOPIC_LENGTH), nullable=False),
+        Column("message_group", _name(GROUP_LENGTH), nullable=False, default="", server_default=""),
         Column("body", LargeBinary(MESSAGE_BODY_SIZE_MAX_BYTES), nullable=False),
         Column("fields", Text, nullable=False),
         Column("size_bytes", Integer, nullable=False),
@@ -55,7 +62,7 @@ def inbox_table(metadata: MetaData, name: str) -> Table:
     return Table(
         name,
         metadata,
-        Column("consumer_group", String(GROUP_LENGTH), primary_key=True),
+        Column("consumer_group", _name(GROUP_LENGTH), primary_key=True),
         Column("message_key", String(CODE_LENGTH), primary_key=True),
         Column("handled_at", BigInteger, nullable=False),
         Index(f"{name}_handled", "handled_at"),

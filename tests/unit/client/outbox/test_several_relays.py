@@ -78,6 +78,38 @@ def test_one_relay_sends_while_the_others_look_on(
     assert len(server.sent_keys()) == 30 and in_order(server, 30)
 
 
+def test_a_relay_that_is_stopped_or_cancelled_gives_its_lease_back(
+    engine: Engine, outbox: Outbox, server: OutboxServer, relay_of: MakeRelay
+) -> None:
+    """The next one need not wait for its end, half a minute; the first one has hung in a send when it was cancelled."""
+    is_stuck = asyncio.Event()
+
+    async def hang(messages: list[dict[str, Any]]) -> None:
+        is_stuck.set()
+        await asyncio.Event().wait()
+
+    def owner() -> str:
+        with engine.connect() as connection:
+            return str(connection.exec_driver_sql("SELECT owner FROM ternmq_outbox_lease").scalar_one())
+
+    async def main() -> None:
+        server.before = hang
+        cancelled = asyncio.create_task(relay_of().run())
+        add(engine, outbox, b"0")
+        await is_stuck.wait()
+        assert owner()
+        cancelled.cancel()
+        await asyncio.gather(cancelled, return_exceptions=True)
+        assert not owner()
+        server.before = OutboxServer().before
+        async with relay_of():
+            await eventually(lambda: not outbox.backlog().waiting, "the other one has sent it")
+        assert not owner()
+
+    asyncio.run(main())
+    assert server.bodies() == [b"0"]
+
+
 def test_a_relay_that_stood_still_finds_its_lease_gone_and_stores_nothing_twice(
     engine: Engine, outbox: Outbox, server: OutboxServer, relay_of: MakeRelay
 ) -> None:

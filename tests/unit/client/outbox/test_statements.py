@@ -72,6 +72,8 @@ def test_both_definitions_have_the_same_columns_for_each_database(dialect: str) 
         assert [column for column in columns if not re.search(rf"[(,] ?{column} [A-Z]", plain)] == []
     wanted = {"sqlite": "AUTOINCREMENT", "postgresql": "BIGSERIAL", "mysql": "AUTO_INCREMENT"}[dialect]
     assert wanted in str(CreateTable(rows).compile(dialect=compiler)) and wanted in outbox_ddl("mail", dialect)[0]
+    for plain in (str(CreateTable(rows).compile(dialect=compiler)), outbox_ddl("mail", dialect)[0]):
+        assert plain.count("utf8mb4_bin") == (2 if dialect == "mysql" else 0)
     assert "sent_at, failed_at, seq" in str(CreateIndex(next(iter(rows.indexes))).compile(dialect=compiler))
     assert "PRIMARY KEY" in str(CreateTable(inbox_table(MetaData(), "seen")).compile(dialect=compiler))
 
