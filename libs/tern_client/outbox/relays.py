@@ -49,6 +49,22 @@ class RelayCounts:
     """What a relay has done since it was made, in rows: `sent`; `failed`, set aside; `searched` for
     at the server before a repeat, and `found` there. `postponed`: sends of a topic that failed for
     now. `database_errors`: transactions of its loop that failed.
+
+    Example:
+
+        from sqlalchemy import create_engine
+        from sqlalchemy.orm import Session
+
+        from tern_client.outbox import BlockingRelay, Outbox, RelayCounts
+
+        engine = create_engine("sqlite:///shop.db")
+        outbox = Outbox(engine)
+        outbox.create()
+        with Session(engine) as session, session.begin():
+            outbox.add(session, "orders", b"order 1")
+        relay = BlockingRelay(outbox, "http://127.0.0.1:8080")
+        counts: RelayCounts = relay.drain()
+        print(counts.sent, counts.failed)  # -> 1 0
     """
 
     sent: int = 0

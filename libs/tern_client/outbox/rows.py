@@ -91,6 +91,23 @@ class FailedRow:
 
     - `id`: the row's id, as `add` returned it. `error_code`, `error_detail`: the server's reason.
     - `attempts`: how often it was read in order to be sent. `failed_at`: milliseconds since 1970.
+
+    Example:
+
+        from sqlalchemy import create_engine
+        from sqlalchemy.orm import Session
+
+        from tern_client.outbox import BlockingRelay, FailedRow, Outbox
+
+        engine = create_engine("sqlite:///shop.db")
+        outbox = Outbox(engine)
+        outbox.create()
+        with Session(engine) as session, session.begin():
+            outbox.add(session, "orders", b"order 1", queue="broker-a:999")
+        BlockingRelay(outbox, "http://127.0.0.1:8080").drain()
+        row: FailedRow = outbox.failed()[0]
+        print(row.error_code, row.attempts)  # -> queue-not-found 1
+        print(outbox.discard([row.id]))  # -> 1
     """
 
     id: str
@@ -107,6 +124,21 @@ class FailedRow:
 class Backlog:
     """What waits in an outbox: `waiting` rows, the oldest of `oldest_at` (milliseconds since 1970;
     0: none waits), and `failed` rows.
+
+    Example:
+
+        from sqlalchemy import create_engine
+        from sqlalchemy.orm import Session
+
+        from tern_client.outbox import Backlog, Outbox
+
+        engine = create_engine("sqlite:///shop.db")
+        outbox = Outbox(engine)
+        outbox.create()
+        with Session(engine) as session, session.begin():
+            outbox.add(session, "orders", b"order 1")
+        backlog: Backlog = outbox.backlog()
+        print(backlog.waiting, backlog.failed)  # -> 1 0
     """
 
     waiting: int

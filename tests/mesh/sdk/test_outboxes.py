@@ -31,6 +31,11 @@ class Killed(BaseException):
     """The process of a relay ends."""
 
 
+def test_every_public_class_of_the_outbox_has_an_example() -> None:
+    """So that none is missing below."""
+    assert len(PROGRAMS) == len(tern_client.outbox.__all__)
+
+
 def outbox_in(directory: Path) -> Outbox:
     """An outbox in a file of its own."""
     made = Outbox(create_engine(f"sqlite:///{directory / 'shop.db'}"))
