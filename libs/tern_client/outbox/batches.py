@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from tern_client.calls.batching import split
 from tern_client.outbox.rows import ClaimedRow, Head
 from tern_client.transport.retrying import RetryPolicy, asked_delay_ms
-from tern_wire.errors import TernError
+from tern_wire.errors import TernError, TopicNotFound
 from tern_wire.limits import IDEMPOTENCY_WINDOW_MS
 
 # From this age of its first attempt on, a row is looked for before it is sent again. Half of the
@@ -91,9 +91,10 @@ def is_refusal(error: TernError) -> bool:
 
 def is_about_all(errors: Mapping[int, TernError], count: int) -> bool:
     """Whether a request of *count* messages was refused as a whole, so that one of them may be the
-    reason for all.
+    reason for all. A topic that is not there is a reason of all.
     """
-    return count > 1 and len(errors) == count and len({id(error) for error in errors.values()}) == 1
+    is_one_error = len(errors) == count and len({id(error) for error in errors.values()}) == 1
+    return count > 1 and is_one_error and not isinstance(errors[0], TopicNotFound)
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,11 +79,11 @@ def test_an_unknown_topic_fails_its_rows_and_no_others(
 ) -> None:
     """They are listed with the server's own sentence."""
     server.missing.add("ordres")
-    add(engine, outbox, b"1", topic="ordres")
-    add(engine, outbox, b"2")
+    add(engine, outbox, b"1", b"2", b"3", topic="ordres")
+    add(engine, outbox, b"4")
     asyncio.run(relay_of().drain())
-    assert server.bodies() == [b"2"]
-    assert [(failed.topic, failed.error_code) for failed in outbox.failed()] == [("ordres", "topic-not-found")]
+    assert (server.bodies(), len(server.requests)) == ([b"4"], 2)
+    assert [(failed.topic, failed.error_code) for failed in outbox.failed()] == [("ordres", "topic-not-found")] * 3
 
 
 def test_a_topic_that_takes_nothing_now_does_not_stop_the_others(
