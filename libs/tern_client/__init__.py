@@ -10,6 +10,9 @@ What to import, for asyncio and for threads:
     declare, inspect, repair               Admin                 BlockingAdmin
     several of these over one connection   connect               connect_blocking
 
+`tern_client.outbox` has messages as rows of your own database transactions, sent in order per
+message group, and an inbox for handlers that must not run twice.
+
 Both columns have the same methods: `async with`, `async for` and `await` on the left, plain `with`
 and `for` on the right. A client takes the URL of a proxy, or of several. `run` runs a program until
 it ends, or until Ctrl-C or SIGTERM, and lets its clients close in order.

@@ -27,6 +27,7 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "ternmq-client[webhooks]": ("standardwebhooks",),
     "ternmq-client[forward-proxy]": ("httpx",),
     "ternmq-client[compression]": _COMPRESSION,
+    "ternmq-client[outbox]": ("sqlalchemy",),
     "ternmq[rocketmq]": _COMPRESSION,
     "ternmq[spark]": _SPARK,
     "ternmq[tables]": (*_SPARK, "deltalake"),

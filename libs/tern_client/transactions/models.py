@@ -7,7 +7,7 @@ group for the outcome of a transaction that has not ended in time.
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import TypedDict
 
@@ -55,8 +55,10 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HalfMessage(OutgoingMessage):
-    """One message of a transaction, with its *topic*, of type TRANSACTION or MIXED. It has no delay
-    and no message group.
+    """One message of a transaction, with its *topic*, of type TRANSACTION or MIXED.
+
+    It has no delay and no message group, since it is visible when it is committed: TypeError. A row
+    of an outbox (`tern_client.outbox`) can have them.
 
     Example:
 
@@ -69,6 +71,11 @@ class HalfMessage(OutgoingMessage):
     """
 
     topic: str
+    # What a transaction cannot carry is no argument.
+    message_group: str = field(default="", init=False, repr=False)
+    delay: Span | None = field(default=None, init=False, repr=False)
+    deliver_at: str | int | datetime | None = field(default=None, init=False, repr=False)
+    delay_level: int | None = field(default=None, init=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
