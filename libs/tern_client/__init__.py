@@ -6,6 +6,7 @@ What to import, for asyncio and for threads:
     receive as one of a consumer group     Consumer              BlockingConsumer
     send in step with a database           TransactionProducer   BlockingTransactionProducer
     read all messages by offset            PullConsumer          BlockingPullConsumer
+    follow a topic live                    Tail                  BlockingTail
     share out queues among members         Membership            BlockingMembership
     declare, inspect, repair               Admin                 BlockingAdmin
 
@@ -88,9 +89,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tern_client.asynchronous.admin import Admin
     from tern_client.asynchronous.memberships import Membership
+    from tern_client.asynchronous.tailing import Tail
     from tern_client.blocking.admin import BlockingAdmin
     from tern_client.blocking.memberships import BlockingMembership
     from tern_client.blocking.sending import BlockingProducer
+    from tern_client.blocking.tailing import BlockingTail
     from tern_client.blocking_consumer import BlockingConsumer
     from tern_client.calls.batching import BatchLimits
     from tern_client.calls.models import (
@@ -141,6 +144,7 @@ __all__ = [
     "BlockingMembership",
     "BlockingProducer",
     "BlockingPullConsumer",
+    "BlockingTail",
     "BlockingTransactionProducer",
     "Check",
     "CheckCounts",
@@ -170,6 +174,7 @@ __all__ = [
     "ScheduledPage",
     "SendReceipt",
     "SentTransaction",
+    "Tail",
     "TernError",
     "Transaction",
     "TransactionPage",
@@ -191,6 +196,7 @@ _HOMES = {
     "BlockingMembership": "tern_client.blocking.memberships",
     "BlockingProducer": "tern_client.blocking.sending",
     "BlockingPullConsumer": "tern_client.pull_consumer",
+    "BlockingTail": "tern_client.blocking.tailing",
     "BlockingTransactionProducer": "tern_client.transactions.blocking_transactions",
     "Check": "tern_client.transactions.models",
     "CheckCounts": "tern_client.transactions.checking",
@@ -220,6 +226,7 @@ _HOMES = {
     "ScheduledPage": "tern_client.calls.scheduled",
     "SendReceipt": "tern_client.calls.models",
     "SentTransaction": "tern_client.transactions.models",
+    "Tail": "tern_client.asynchronous.tailing",
     "TernError": "tern_wire.errors",
     "Transaction": "tern_client.transactions.models",
     "TransactionPage": "tern_client.transactions.models",

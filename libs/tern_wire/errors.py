@@ -42,6 +42,7 @@ from tern_wire.error_classes.requests import (
     RouteNotFound,
     ShareExceeded,
     TargetTooLong,
+    TooManyTails,
     UnsupportedEncoding,
     UpgradeUnfinished,
 )
@@ -117,6 +118,7 @@ __all__ = [
     "TernError",
     "TooManyFailures",
     "TooManyOpenTransactions",
+    "TooManyTails",
     "TopicsApart",
     "TransactionExpired",
     "TransactionIdInvalid",

@@ -119,6 +119,8 @@ ELSEWHERE = {
     # What jobs print is in unit/spark/jobs; the zip is in test_spark_bundle.
     *("spark run", "spark zip"),
     *("serve", "up", "down", "status", "init-cluster", "backup", "restore", "demo flights", "demo transfer"),
+    # It shows raw times beside local ones; its lines are in commands/test_tail_commands.
+    "tail",
     *("store export", "store import", "broker-group join", "broker-group drain"),
 }
 RAW = {
