@@ -6,6 +6,7 @@ What to import, for asyncio and for threads:
     receive as one of a consumer group     Consumer              BlockingConsumer
     send in step with a database           TransactionProducer   BlockingTransactionProducer
     read all messages by offset            PullConsumer          BlockingPullConsumer
+    follow a topic live                    Tail                  BlockingTail
     share out queues among members         Membership            BlockingMembership
     declare, inspect, repair               Admin                 BlockingAdmin
     several of these over one connection   connect               connect_blocking
@@ -93,9 +94,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tern_client.asynchronous.admin import Admin
     from tern_client.asynchronous.memberships import Membership
+    from tern_client.asynchronous.tailing import Tail
     from tern_client.blocking.admin import BlockingAdmin
     from tern_client.blocking.memberships import BlockingMembership
     from tern_client.blocking.sending import BlockingProducer
+    from tern_client.blocking.tailing import BlockingTail
     from tern_client.blocking_consumer import BlockingConsumer
     from tern_client.bodies.cloud_events import CloudEvent
     from tern_client.bodies.mismatch import BodyMismatch
@@ -157,6 +160,7 @@ __all__ = [
     "BlockingMembership",
     "BlockingProducer",
     "BlockingPullConsumer",
+    "BlockingTail",
     "BlockingTransactionProducer",
     "BodyMismatch",
     "Check",
@@ -196,6 +200,7 @@ __all__ = [
     "SentTransaction",
     "Settings",
     "SettlesFailed",
+    "Tail",
     "TernError",
     "Transaction",
     "TransactionPage",
@@ -220,6 +225,7 @@ _HOMES = {
     "BlockingMembership": "tern_client.blocking.memberships",
     "BlockingProducer": "tern_client.blocking.sending",
     "BlockingPullConsumer": "tern_client.pull_consumer",
+    "BlockingTail": "tern_client.blocking.tailing",
     "BlockingTransactionProducer": "tern_client.transactions.blocking_transactions",
     "BodyMismatch": "tern_client.bodies.mismatch",
     "Check": "tern_client.transactions.models",
@@ -259,6 +265,7 @@ _HOMES = {
     "SentTransaction": "tern_client.transactions.models",
     "Settings": "tern_client.settings.settings",
     "SettlesFailed": "tern_client.calls.partial_failures",
+    "Tail": "tern_client.asynchronous.tailing",
     "TernError": "tern_wire.errors",
     "Transaction": "tern_client.transactions.models",
     "TransactionPage": "tern_client.transactions.models",

@@ -59,6 +59,7 @@ from tern_wire.error_classes.requests import (
     RouteNotFound,
     ShareExceeded,
     TargetTooLong,
+    TooManyTails,
     UnsupportedEncoding,
     UpgradeUnfinished,
 )
@@ -199,6 +200,7 @@ __all__ = [
     "TernError",
     "TooManyFailures",
     "TooManyOpenTransactions",
+    "TooManyTails",
     "TopicConflict",
     "TopicNotFound",
     "TopicNotReadable",

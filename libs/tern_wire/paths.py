@@ -9,6 +9,8 @@ PORT_TXN_CHECKER = 8090
 
 JSON = "application/json"
 NDJSON = "application/x-ndjson"
+# Server-sent events (WHATWG HTML, 9.2).
+EVENT_STREAM = "text/event-stream"
 JSONL = "application/jsonl"
 MSGPACK = "application/vnd.msgpack"
 OCTETS = "application/octet-stream"
@@ -40,6 +42,8 @@ HEADER_REPLAYED = "Idempotency-Replayed"
 HEADER_REQUEST_ID = "MQ-Request-Id"
 # Namespace of the topics and groups in a request (`names.py`).
 HEADER_NAMESPACE = "MQ-Namespace"
+# The id of the last event that a client of a stream has seen.
+HEADER_LAST_EVENT_ID = "Last-Event-ID"
 HEADER_WAIT_APPLIED = "MQ-Wait-Applied"
 HEADER_NEXT_OFFSET = "MQ-Next-Offset"
 HEADER_MIN_OFFSET = "MQ-Min-Offset"
@@ -134,6 +138,11 @@ def settle_path(topic: str, group: str) -> str:
 def pull_path(topic: str, queue: str) -> str:
     """GET returns messages of one queue by offset."""
     return f"/v1/topics/{topic}/queues/{queue}/messages"
+
+
+def tail_path(topic: str) -> str:
+    """GET streams the messages of a topic as they come."""
+    return f"/v1/topics/{topic}/tail"
 
 
 def offsets_path(topic: str) -> str:

@@ -31,6 +31,8 @@ KEPT_MAX = 50
 LIVING_SHARE = 0.8
 # A long poll is cut to this: what it waits for is not what is looked at here.
 WAIT, SHORT_SHARE = "20ms", 0.98
+# The operation whose answer ends with its client, or as its parameters say.
+ENDLESS = "tailTopic"
 
 
 class Living:
@@ -92,6 +94,11 @@ class Living:
         for name in {each.name for each in case.operation.iter_parameters()} & {"wait", "timeout"}:
             if self._rng.random() < SHORT_SHARE:
                 case.query = query = {**query, name: WAIT}
+        if case.operation.definition.raw["operationId"] == ENDLESS:
+            # It would never end: what it reads is not what is looked at here.
+            case.query = query = {**query, "idle": WAIT}
+            if self._rng.random() < LIVING_SHARE:
+                query.pop("last_event_id", None)
         for name in ("topic", "producer_group"):
             if name in query and self._rng.random() < LIVING_SHARE:
                 query[name] = self._one(name)

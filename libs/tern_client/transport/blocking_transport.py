@@ -19,6 +19,7 @@ from tern_client.transport.clock import now_ms
 from tern_client.transport.credentials import Credentials, FileName
 from tern_client.transport.endpoints import Endpoints, path_prefix
 from tern_client.transport.exchange import CONNECTIONS_MAX, Request, Response, lost_connection, unreachable
+from tern_client.transport.line_streams import BlockingLineStream
 from tern_client.transport.retrying import RetryPolicy
 from tern_client.transport.transport import is_direct, is_loopback, tls_of
 from tern_http.blocking import BlockingPool
@@ -229,6 +230,12 @@ class BlockingCaller:
         elif step.delay_ms:
             time.sleep(step.delay_ms / 1000)
         return Outcome(result, now_ms())
+
+    def stream(self, endpoint: str, request: Request, silence_max_ms: int) -> BlockingLineStream:
+        """As AsyncCaller.stream."""
+        tls = tls_of([endpoint], self._credentials)
+        request = self._credentials.applied(request, endpoint)
+        return BlockingLineStream.open(endpoint, request, tls, silence_max_ms=silence_max_ms)
 
     def abandon(self) -> None:
         """End long polls that are under way, and any later one."""

@@ -15,6 +15,7 @@ from tern_client.transport.clock import now_ms
 from tern_client.transport.credentials import Credentials, FileName
 from tern_client.transport.endpoints import Endpoints
 from tern_client.transport.exchange import CONNECTIONS_MAX, Request, Response, lost_connection, unreachable
+from tern_client.transport.line_streams import LineStream
 from tern_client.transport.retrying import RetryPolicy
 from tern_wire.errors import TernError
 from tern_wire.extras import need_extra
@@ -162,6 +163,14 @@ class AsyncCaller:
         elif step.delay_ms:
             await asyncio.sleep(step.delay_ms / 1000)
         return Outcome(result, now_ms())
+
+    async def stream(self, endpoint: str, request: Request, silence_max_ms: int) -> LineStream:
+        """Return the answer of *request* line by line, on a connection of its own. Raise
+        ProxyUnreachable, OutcomeUnknown, and the error that is the answer.
+        """
+        tls = tls_of([endpoint], self._credentials)
+        request = self._credentials.applied(request, endpoint)
+        return await LineStream.open(endpoint, request, tls, silence_max_ms=silence_max_ms)
 
     async def close(self) -> None:
         """Close all connections."""

@@ -16,6 +16,14 @@ class ShareExceeded(TernError):
     )
 
 
+class TooManyTails(TernError):
+    code, status, retryable, title = "too-many-tails", 429, True, "Too many tails are open"
+    fix = (
+        "There are {limit} tails of {what} open at this proxy, and no more are allowed. Close one and repeat after Retry-After, or ask another "
+        "proxy. A service that works on every message is better a consumer group."
+    )
+
+
 class BodyTooSlow(TernError):
     code, status, retryable, title = "body-too-slow", 408, True, "The request's body came too slowly"
     fix = (

@@ -27,7 +27,9 @@ class Offsets(LinkReply, frozen=True, kw_only=True):
 class ListOffsets(LinkRequest[Offsets], frozen=True, kw_only=True):
     """Request the offsets of *topic*'s queues.
 
-    *time_ms* (since 1970): also those of that time; -1 for none.
+    *time_ms* (since 1970): also those of that time; -1 for none. *wait_ms*, only without a time:
+    how long to wait while the next offsets of all queues add up to *seen*; 0 for no wait. A node of
+    a release before answers at once.
     """
 
     code: ClassVar = RequestCode.OFFSETS
@@ -35,6 +37,8 @@ class ListOffsets(LinkRequest[Offsets], frozen=True, kw_only=True):
 
     topic: str
     time_ms: Annotated[int, msgspec.Meta(ge=-1, le=_TIME_MAX_MS)] = -1
+    wait_ms: Annotated[int, msgspec.Meta(ge=0, le=WAIT_MAX_MS)] = 0
+    seen: Annotated[int, msgspec.Meta(ge=-1, le=_OFFSET_MAX)] = -1
 
 
 # Pulls --------------------------------------------------------------------------------------------

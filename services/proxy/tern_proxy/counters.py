@@ -57,7 +57,7 @@ class Counters(Collector):
         for name, help_text, counts in (
             (
                 "messages",
-                "Messages stored, replayed, delivered, pulled, settled, released, prepared, committed, rolled back.",
+                "Messages stored, replayed, delivered, pulled, tailed, settled, released, prepared, committed, rolled back.",
                 self.messages,
             ),
             ("bytes", "Bytes of request bodies (in) and of answers (out) on hot routes.", self.bytes),

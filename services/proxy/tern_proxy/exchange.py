@@ -8,10 +8,10 @@ refused at once, never queued.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
-from starlette.types import Receive, Scope
+from starlette.types import Receive, Scope, Send
 
 from tern_proxy.access.authorization import ADMISSION, OPEN, Admission, admission_of
 from tern_proxy.waiting.interrupts import ClientGone, Interrupt
@@ -27,6 +27,9 @@ from tern_wire.paths import JSON, MSGPACK, NDJSON, OCTETS, RECORDS
 RawHeaders = list[tuple[bytes, bytes]]
 # Status, headers without Content-Length and MQ-Request-Id, body. A view must not change any more.
 Reply = tuple[int, RawHeaders, bytes | memoryview]
+# Key of the message that begins an answer without an end of its own: nobody may wait for its whole
+# body (access/namespaces.py).
+STREAM_KEY = "tern.stream"
 # Error for a body of (at least) this size in bytes.
 TooLarge = Callable[[int], TernError]
 
@@ -34,6 +37,16 @@ CONTENT_TYPES: dict[str, tuple[bytes, bytes]] = {
     kind: (b"content-type", kind.encode()) for kind in (JSON, NDJSON, MSGPACK, OCTETS, RECORDS)
 }
 _encode = msgspec.json.Encoder().encode
+
+
+class Stream(Protocol):
+    """The body of an answer that lasts as long as its client listens."""
+
+    async def run(self, send: Send) -> None:
+        """Send the body behind the answer's head, to its end."""
+
+    def close(self) -> None:
+        """Release what it holds; called once, whether or not it ran."""
 
 
 class FlightBudget:
@@ -73,7 +86,10 @@ class HotRequest:
     Header names are lower case; `fields` has the last one of repeated headers.
     """
 
-    __slots__ = ("_body", "_budget", "_messages", "_place", "_whole", "fields", "is_read", "receive", "scope")
+    __slots__ = (
+        *("_body", "_budget", "_messages", "_place", "_whole"),
+        *("fields", "is_read", "receive", "scope", "stream"),
+    )
 
     def __init__(self, scope: Scope, receive: Receive, budget: FlightBudget, whole: bytes | None = None) -> None:
         """*whole*: the body of a request that came whole; nothing is received then."""
@@ -90,6 +106,8 @@ class HotRequest:
         # Whether the body was read to its end; otherwise the connection cannot serve another
         # request.
         self.is_read = whole is not None
+        # Set by the handler of a route that `is_stream`; its reply has no body then.
+        self.stream: Stream | None = None
 
     def header(self, name: bytes) -> str:
         """Return a header's value, or ""."""

@@ -59,7 +59,7 @@ class Guard:
             self._authenticator,
             proxy.clock,
             waiting=lambda: proxy.waiting + proxy.arriving(),
-            claimed=proxy.parking.claimed,
+            claimed=lambda owner: proxy.parking.claimed(owner) + proxy.tails.claimed(owner),
         )
         self.audit = AuditTrail(proxy, proxy.kept.audit)
         # Refresh of the principals because of an unknown key, and its start (monotonic).

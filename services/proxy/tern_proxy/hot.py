@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from tern_proxy.access.namespaces import inside, reply_outside, scope_inside
 from tern_proxy.core.access.namespaces import HEADER
 from tern_proxy.counters import BUCKETS_S, Counters
-from tern_proxy.exchange import HotRequest, Reply
+from tern_proxy.exchange import STREAM_KEY, HotRequest, Reply, Stream
 from tern_proxy.proxy import Proxy
 from tern_proxy.routes.route import Route
 from tern_proxy.routes.table import RouteTable, may_be_brief
@@ -35,9 +35,11 @@ _ID = HEADER_REQUEST_ID.lower().encode()
 
 
 def is_read(target: bytes) -> bool:
-    """Return whether a request is a consumer's read: a receive, a pull, or a poll for checks."""
+    """Return whether a request is a consumer's read: a receive, a pull, a tail, or a poll for
+    checks.
+    """
     path = target.partition(b"?")[0]
-    return path.endswith(b"/receive") or b"/queues/" in path
+    return path.endswith((b"/receive", b"/tail")) or b"/queues/" in path
 
 
 def count_answer(counters: Counters, route: str, status: int, seconds: float = 0.0) -> None:
@@ -135,12 +137,27 @@ class HotRoutes:
             else:
                 await self._pass_on(scope, receive, send)
             return
+        request = HotRequest(scope, receive, self._proxy.budget)
         try:
-            status, headers, body = await self._answer(HotRequest(scope, receive, self._proxy.budget), route, names)
+            status, headers, body = await self._answer(request, route, names)
         except ClientGone:
+            return
+        if request.stream is not None:
+            await self._pour(request.stream, {"status": status, "headers": headers}, send)
             return
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
+
+    async def _pour(self, stream: Stream, head: dict[str, Any], send: Send) -> None:
+        """Send an answer that lasts. Its head is counted; whatever ends it, it is closed."""
+        try:
+            await send({"type": "http.response.start", STREAM_KEY: True, **head})
+            await stream.run(send)
+        except ClientGone:
+            return
+        finally:
+            stream.close()
+        await send({"type": "http.response.body", "body": b""})
 
     def take(self, scope: Scope, body: bytes) -> Coroutine[Any, Any, Reply] | None:
         """Take a request of a brief route whole."""
@@ -156,7 +173,7 @@ class HotRoutes:
         try:
             status, headers, body = await route.handler(self._proxy, request, *names)
             headers.append((_ID, request_id_of(scope).encode()))
-            if status not in {204, 304}:
+            if status not in {204, 304} and request.stream is None:
                 headers.append((b"content-length", b"%d" % len(body)))
         except ClientGone:
             count_answer(counters, name, 499, self._now() - began)

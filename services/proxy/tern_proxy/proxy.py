@@ -24,9 +24,11 @@ from tern_proxy.core.sending.topic import Topic
 from tern_proxy.counters import Counters
 from tern_proxy.exchange import FlightBudget
 from tern_proxy.waiting.check_polls import CheckPolls
+from tern_proxy.waiting.growth import Growth
 from tern_proxy.waiting.parking import ParkedPolls
 from tern_proxy.waiting.read_budget import ReadBudget
 from tern_proxy.waiting.reading_turns import ReadingTurns
+from tern_proxy.waiting.tails import Tails
 from tern_remoting import Link, Redialer
 from tern_routing import Dial, GroupLink, OnDown, OnNotice, OnUp
 from tern_routing.group_links import BrokerDialler, follow, leaders
@@ -99,6 +101,7 @@ class Proxy:
         self.budget = budget or FlightBudget()
         self.parking = ParkedPolls(polls_max)
         self.checks = CheckPolls(self.parking, self.name, clock.now_ms)
+        self.tails, self.growth = Tails(), Growth()
         self._transaction_ids: dict[str, TransactionIds] = {}
         self.counters = Counters()
         self.follower_reads = FollowerReads(time.monotonic)
@@ -147,14 +150,16 @@ class Proxy:
             self.principals.start()
 
     def stop_waiting(self) -> None:
-        """Handle SIGTERM: the proxy is no longer ready, and parked polls are answered."""
+        """Handle SIGTERM: the proxy is no longer ready, parked polls are answered, tails end."""
         self.is_stopping = True
         self.parking.close()
         self.checks.close()
+        self.tails.close()
 
     async def stop(self) -> None:
         """Close all components."""
         self.stop_waiting()
+        self.growth.close()
         await self.principals.stop()
         await self.cache.stop()
         for group in self.groups.values():
@@ -163,6 +168,7 @@ class Proxy:
     # Broker groups --------------------------------------------------------------------------------
     def _follow(self, routes: Routes) -> None:
         follow(routes, self._link_of)
+        self.tails.look()
 
     def _link_of(self, name: str) -> GroupLink:
         group = self.groups.get(name)
@@ -313,13 +319,14 @@ class Proxy:
     @property
     def waiting(self) -> int:
         """Number of requests that wait for something outside this proxy: for a message, or for a
-        broker's room for a read.
+        broker's room for a read; and all tails, which have places of their own.
         """
-        return len(self.parking) + sum(group.link.reading for group in self.groups.values())
+        return len(self.parking) + len(self.tails) + sum(group.link.reading for group in self.groups.values())
 
     def _count_gauges(self) -> None:
         gauges = self.counters.gauges
         gauges["parked_polls", "Long polls that wait."] = lambda: {"all": float(len(self.parking))}
+        gauges["tails", "Streams of topics' messages that are open."] = lambda: {"all": float(len(self.tails))}
         budget = self.budget
         gauges["in_flight_bytes", "Bytes of request bodies held."] = lambda: {"all": float(budget.bytes.used)}
         gauges["in_flight_messages", "Messages of sends held."] = lambda: {"all": float(budget.messages.used)}

@@ -22,6 +22,7 @@ PAIRS = {
     "AsyncCaller": "BlockingCaller",
     "Closing": "BlockingClosing",
     "Consumer": "BlockingConsumer",
+    "LineStream": "BlockingLineStream",
     "OrderedCalls": "BlockingOrderedCalls",
     "Producer": "BlockingProducer",
     "PullConsumer": "BlockingPullConsumer",

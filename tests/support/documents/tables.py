@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tern_wire import errors as table
-from tern_wire import limits, limits_namespaces, limits_reads, limits_requests, limits_retention
+from tern_wire import limits, limits_namespaces, limits_reads, limits_requests, limits_retention, limits_tails
 from tern_wire.tern_error import TernError
 from tests.support.documents.pages import ROOT
 
@@ -92,6 +92,9 @@ _SHOWN = {
         ("connections from one address", "CONNECTIONS_PER_ADDRESS_MAX"),
         ("parked long polls", "PARKED_POLLS_MAX"),
         ("parked long polls of one principal", "PARKED_POLLS_PER_PRINCIPAL_MAX"),
+        ("open tails", "TAILS_MAX"),
+        ("open tails of one principal", "TAILS_PER_PRINCIPAL_MAX"),
+        ("queues of a topic that a tail reads", "TAIL_QUEUES_MAX"),
         ("bytes of requests at a time", "IN_FLIGHT_SIZE_MAX_BYTES"),
         ("requests at a time", "REQUESTS_MAX"),
         ("small sends, acks and settles at a time", "WHOLE_REQUESTS_MAX"),
@@ -114,7 +117,7 @@ def _value(name: str) -> str:
     return f"{value:,}"
 
 
-_HOMES = (limits, limits_requests, limits_namespaces, limits_retention, limits_reads)
+_HOMES = (limits, limits_requests, limits_namespaces, limits_retention, limits_reads, limits_tails)
 
 
 def limits_table() -> str:

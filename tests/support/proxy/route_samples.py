@@ -35,6 +35,7 @@ _MORE: dict[tuple[str, str], dict[str, Any]] = {
     ("POST", "/v1/topics/{topic}/messages"): {"content": b"x"},
     ("POST", "/v1/topics/{topic}/messages/batch"): {"json": {"messages": [{"body": "x"}]}},
     ("GET", "/v1/topics/{topic}/messages"): {"params": {"key": "k"}},
+    ("GET", "/v1/topics/{topic}/tail"): {"params": {"idle": "0s"}},
     ("POST", "/v1/topics/{topic}/groups/{group}/ack"): {"json": {"receipt_handles": []}},
     ("POST", "/v1/topics/{topic}/groups/{group}/settle"): {"json": {"entries": []}},
     ("GET", "/v1/messages/{message_id}/trace"): {"params": {"topic": "orders"}},

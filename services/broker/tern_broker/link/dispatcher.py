@@ -72,7 +72,9 @@ class LinkDispatcher:
         subjects: list[Requests] = [self.sends, self.receives, self._reads, AdminRequests(config, engine, shares)]
         subjects.append(MemberRequests(config, engine, shares))
         subjects.append(DeadLetterRequests(config, engine, monotonic=monotonic))
-        subjects += [OffsetRequests(config, engine), QueryRequests(config, engine), StatisticsRequests(config, engine)]
+        self.offsets = OffsetRequests(config, engine, monotonic=monotonic)
+        subjects.append(self.offsets)
+        subjects += [QueryRequests(config, engine), StatisticsRequests(config, engine)]
         subjects += [ReadPlanRequests(config, engine), ReadLeaseRequests(config, engine)]
         subjects += [TimerRequests(config, engine), HostedRequests(config, engine)]
         subjects.append(ReplyRequests(config, engine, monotonic=monotonic))

@@ -1,15 +1,24 @@
-"""Requests on offsets of queues and groups, and seeks."""
+"""Requests on offsets of queues and groups, and seeks.
 
-from collections.abc import Iterable, Iterator
+A request for a topic's offsets may wait until one of its queues has grown. It is answered by the
+leader from the applied state, as a pull is, so what it names can be read.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import msgspec
 
+from tern_broker.config import BrokerConfig
+from tern_broker.core.applied import Applied
 from tern_broker.core.delivery.seeking import seek_moves
 from tern_broker.core.topics import Topic
+from tern_broker.engine import Engine
 from tern_broker.link.requests import Handler, Requests, handler
+from tern_broker.waiting.topic_waiters import TopicWaiters
 from tern_remoting import Link
 from tern_store.visibility_times import offset_at
+from tern_wire.errors import TernError
 from tern_wire.limits import QUEUES_PER_TOPIC_MAX
 from tern_wire.link.commands import CommandKind
 from tern_wire.link.consumer_offsets import GroupMoved, GroupOffsets, ListGroupOffsets, SeekGroup, SeekMove, SeekTo
@@ -23,6 +32,13 @@ class OffsetRequests(Requests):
     # SEEK is included: a dry run is a read.
     reads = frozenset({RequestCode.OFFSETS, RequestCode.GROUP_OFFSETS, RequestCode.SEEK})
 
+    def __init__(self, config: BrokerConfig, engine: Engine, *, monotonic: Callable[[], float]) -> None:
+        super().__init__(config, engine)
+        self._monotonic = monotonic
+        self.parked = TopicWaiters()
+        engine.on_applied.append(self._applied)
+        engine.on_clock.append(self._sweep)
+
     def handlers(self) -> list[Handler]:
         """Return the handlers of this subject."""
         return [
@@ -34,8 +50,18 @@ class OffsetRequests(Requests):
     def _offsets(self, link: Link, opaque: int, request: ListOffsets, _raw: memoryview) -> None:
         topic, time_ms = self.topic(request.topic), request.time_ms
         if time_ms < 0:
-            queues = [[queue, topic.mins[queue], end] for queue, end in enumerate(topic.ends)]
-            self.answer(link, opaque, Offsets(queues=queues))
+            if not request.wait_ms or sum(topic.ends) != request.seen:
+                self._answer_offsets(link, opaque, topic)
+                return
+            deadline_s = self._monotonic() + request.wait_ms / 1_000
+
+            def woken(answer: bool | TernError) -> None:
+                if isinstance(answer, TernError):
+                    self.refuse(link, opaque, answer)
+                else:
+                    self._answer_offsets(link, opaque, self.topic(request.topic))
+
+            self.parked.park_topic(topic.topic_id, deadline_s, woken)
             return
 
         def steps() -> Iterator[None]:
@@ -46,6 +72,22 @@ class OffsetRequests(Requests):
             self.answer(link, opaque, Offsets(queues=rows))
 
         self.answer_in_turns(link, opaque, steps())
+
+    def _answer_offsets(self, link: Link, opaque: int, topic: Topic) -> None:
+        queues = [[queue, topic.mins[queue], end] for queue, end in enumerate(topic.ends)]
+        self.answer(link, opaque, Offsets(queues=queues))
+
+    def _applied(self, applied: Applied) -> None:
+        self.parked.applied(applied)
+        if applied.metadata_changed:
+            self.parked.refuse_gone(self._engine.state.names.topics_by_id.__contains__)
+
+    def _sweep(self) -> None:
+        if len(self.parked):
+            if self._engine.raft.is_serving:
+                self.parked.sweep(self._monotonic())
+            else:
+                self.parked.refuse_all(self.not_leader())
 
     def _offsets_at(self, topic: Topic, queues: Iterable[int], time_ms: int) -> Iterator[tuple[int, int]]:
         """Yield (queue, first offset visible at *time_ms* or later; the end if there is none), one

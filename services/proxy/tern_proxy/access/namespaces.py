@@ -19,7 +19,7 @@ from tern_proxy.core.access.namespaces import (
     read_namespace,
     whole_path,
 )
-from tern_proxy.exchange import Reply
+from tern_proxy.exchange import STREAM_KEY, Reply
 
 
 def inside(scope: Scope, send: Send) -> tuple[Scope, Send]:
@@ -73,7 +73,8 @@ class _Departing:
         """Forward *message*, or buffer it."""
         if message["type"] == "http.response.start":
             message = {**message, "headers": own_headers(message["headers"])}
-            if is_document(message["headers"]):
+            # The lines of a stream have the client's names already.
+            if is_document(message["headers"]) and STREAM_KEY not in message:
                 self._start = message
                 return
         elif message["type"] == "http.response.body" and self._start is not None:

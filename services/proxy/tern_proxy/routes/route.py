@@ -63,11 +63,12 @@ class Route:
 
     *hot*: the name in its metrics; such a route is served in front of FastAPI (`hot.py`).
     *is_brief*: a hot route whose handler reads the body and then waits for brokers alone, so that a
-    request that came whole needs no ASGI. *handler* None: `tern_service` serves it. *asks*:
-    requirements in the form of `core/access/requirements.py`. *is_admin*, *is_anonymous*: as in
-    Rule. *summary*, *about*: for the document; without *about* the handler's docstring is used.
-    *query* (with its question mark) and *bodies* (content type and text) are for the curl examples,
-    one a body.
+    request that came whole needs no ASGI. *is_stream*: a hot route whose answer lasts as long as
+    its client listens; its handler gives the request a `stream`. *handler* None: `tern_service`
+    serves it. *asks*: requirements in the form of `core/access/requirements.py`. *is_admin*,
+    *is_anonymous*: as in Rule. *summary*, *about*: for the document; without *about* the handler's
+    docstring is used. *query* (with its question mark) and *bodies* (content type and text) are for
+    the curl examples, one a body.
     """
 
     method: str
@@ -79,6 +80,7 @@ class Route:
     about: str = field(kw_only=True, default="")
     hot: str = field(kw_only=True, default="")
     is_brief: bool = field(kw_only=True, default=False)
+    is_stream: bool = field(kw_only=True, default=False)
     asks: tuple[str, ...] = field(kw_only=True, default=())
     is_admin: bool = field(kw_only=True, default=False)
     is_anonymous: bool = field(kw_only=True, default=False)
@@ -102,6 +104,7 @@ class Route:
             requirements=requirements,
             is_admin=self.is_admin,
             is_anonymous=self.is_anonymous,
+            is_stream=self.is_stream,
         )
         object.__setattr__(self, "rule", rule)
         segments = enumerate(self.path.split("/"))

@@ -33,6 +33,7 @@ from tern_proxy.routes.requests.routes import ROUTES as REQUESTS
 from tern_proxy.routes.route import Route
 from tern_proxy.routes.scheduled.routes import ROUTES as SCHEDULED
 from tern_proxy.routes.statistics.routes import ROUTES as STATISTICS
+from tern_proxy.routes.tails.routes import ROUTES as TAILS
 from tern_proxy.routes.topics.routes import ROUTES as TOPICS
 from tern_proxy.routes.transactions.routes import ROUTES as TRANSACTIONS
 from tern_wire.errors import MethodNotAllowed, RouteNotFound
@@ -40,6 +41,7 @@ from tern_wire.errors import MethodNotAllowed, RouteNotFound
 # In the order of the API document.
 ROUTES: tuple[Route, ...] = (
     *MESSAGES,
+    *TAILS,
     *REQUESTS,
     *PRODUCER_GROUPS,
     *TRANSACTIONS,

@@ -30,7 +30,7 @@ from tern_wire.limits import BODY_DEADLINE_MS, REQUESTS_MAX, WAIT_MAX_MS, WHOLE_
 from tern_wire.limits_requests import CALM_SHARE, SHARE_OF_FREE
 from tern_wire.principals.principals import CLUSTER
 
-# Longest life of a request: body, wait, and a minute for the rest.
+# Longest life of a request that is no stream: body, wait, and a minute for the rest.
 OPEN_MAX_MS = BODY_DEADLINE_MS + WAIT_MAX_MS + 60_000
 # Sends a request's refusal. The flag: the body was read to its end, so the connection can continue.
 Refuse = Callable[[Scope, Send, TernError, bool], Awaitable[None]]
@@ -96,6 +96,9 @@ class OpenRequest:
             self.admission.refused = self.lost
             await self._refuse(self.scope, self._send, error, self._is_whole)
             return
+        if error is not None and self.admission.rule.is_stream:
+            # What a stream still sends is why it ends.
+            self.admission.is_cut, self.admission.refused = True, self.lost
         await self._send(message)
 
     def end(self, error: TernError) -> None:
@@ -148,7 +151,7 @@ class OpenRequests:
         self._open.add(request)
         self._by_principal[request.session.access.principal.name, request.is_whole] += 1
         self._whole += request.is_whole
-        if request.session.until_ms - self._clock.now_ms() < OPEN_MAX_MS:
+        if request.admission.rule.is_stream or request.session.until_ms - self._clock.now_ms() < OPEN_MAX_MS:
             self._watch_time(request)
 
     def leave(self, request: OpenRequest) -> None:
@@ -188,7 +191,8 @@ class OpenRequests:
     def _watch_time(self, request: OpenRequest) -> None:
         left_ms = request.session.until_ms - self._clock.now_ms()
         # Not before its millisecond is over, and not in a loop if the clock was set back.
-        delay_s = max(1, left_ms) / 1_000
+        # A stream whose key has years left looks again meanwhile.
+        delay_s = min(max(1, left_ms), OPEN_MAX_MS) / 1_000
         request.timer = asyncio.get_running_loop().call_later(delay_s, self._on_time, request)
 
     def _on_time(self, request: OpenRequest) -> None:

@@ -26,6 +26,7 @@ from tern_wire.errors import TernError
 from tern_wire.link.codec import encode_msgpack, read_json, read_msgpack
 from tern_wire.names import check_group, check_topic, parse_queue
 from tern_wire.paths import (
+    EVENT_STREAM,
     HEADER_REQUEST_ID,
     JSON,
     JSONL,
@@ -38,6 +39,7 @@ from tern_wire.paths import (
 )
 from tern_wire.times import parse_duration_ms
 from tern_wire.version import VERSION
+from tests.support.event_stream import EventStream
 from tests.support.proxy.api_document import (
     DOCUMENT,
     METHODS,
@@ -311,6 +313,9 @@ def test_examples_of_answers_are_what_their_schemas_describe() -> None:
                 elif kind == NDJSON:
                     for line in example.splitlines():
                         strictly(line.encode(), schema)
+                elif kind == EVENT_STREAM:
+                    (event,) = EventStream().feed(example.encode())
+                    strictly(event.data.encode(), "Message")
                 else:
                     strictly(orjson.dumps(example), schema)
 

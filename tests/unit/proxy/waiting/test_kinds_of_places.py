@@ -27,7 +27,8 @@ def opened(open_: OpenRequests, principal: str, *, is_whole: bool) -> OpenReques
     access = SimpleNamespace(principal=SimpleNamespace(name=principal))
     session: Any = SimpleNamespace(access=access, until_ms=FOR_EVER_MS)
     nothing: Any = None
-    request = OpenRequest(session, nothing, {}, nothing, nothing, nothing, is_whole=is_whole)
+    admission: Any = SimpleNamespace(rule=SimpleNamespace(is_stream=False))
+    request = OpenRequest(session, admission, {}, nothing, nothing, nothing, is_whole=is_whole)
     open_.enter(request)
     return request
 

@@ -60,7 +60,8 @@ class Requirement:
 class Rule:
     """Requirements of one route.
 
-    *is_admin*: every decision is audited. *is_anonymous*: no credentials are required.
+    *is_admin*: every decision is audited. *is_anonymous*: no credentials are required. *is_stream*:
+    its requests outlive a key.
     """
 
     method: str
@@ -68,6 +69,7 @@ class Rule:
     requirements: tuple[Requirement, ...] = ()
     is_admin: bool = False
     is_anonymous: bool = False
+    is_stream: bool = False
     # Requirements that the path determines, and the path segment of each name; -1 for the cluster.
     in_front: tuple[tuple[Requirement, int], ...] = field(init=False)
     # Paths contain only names of topics, groups and queues, so the same paths recur.

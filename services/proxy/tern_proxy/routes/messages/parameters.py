@@ -88,8 +88,8 @@ SEND_EXTENSIONS = {
 MESSAGE_BODY: Schema = {"type": "string", "contentMediaType": OCTETS, "maxLength": limits.MESSAGE_BODY_SIZE_MAX_BYTES}
 
 # Reading ------------------------------------------------------------------------------------------
-_FILTER: Schema = {"type": "string", "maxLength": limits.FILTER_SIZE_MAX_BYTES}
-_TERMS = f"At most {limits.FILTER_TERMS_MAX} terms: tags, or tests, of which IN has one for each value."
+FILTER: Schema = {"type": "string", "maxLength": limits.FILTER_SIZE_MAX_BYTES}
+TERMS = f"At most {limits.FILTER_TERMS_MAX} terms: tags, or tests, of which IN has one for each value."
 _WAIT = in_query("wait", ref("Wait"), "Answer at the first message, or empty at the end of the time.")
 _DEFAULTS = ReceiveRequest()
 RECEIVE_PARAMETERS = (
@@ -112,9 +112,9 @@ RECEIVE_PARAMETERS = (
         "leases last.",
     ),
     in_query(
-        "tags", _FILTER, f"`A || B`. Dropped messages count as consumed by the whole group, also with `sql`. {_TERMS}"
+        "tags", FILTER, f"`A || B`. Dropped messages count as consumed by the whole group, also with `sql`. {TERMS}"
     ),
-    in_query("sql", _FILTER, f"An SQL92 condition over properties. {_TERMS}"),
+    in_query("sql", FILTER, f"An SQL92 condition over properties. {TERMS}"),
 )
 _OFFSETS: Schema = {"type": "integer", "minimum": 0, "maximum": OFFSET_MAX}
 _FROM: Schema = {
@@ -134,8 +134,8 @@ PULL_PARAMETERS = (
         "One message is returned in any case.",
     ),
     _WAIT,
-    in_query("tags", _FILTER, f"Only messages with one of these tags: `A || B`. {_TERMS}"),
-    in_query("sql", _FILTER, f"Only messages whose properties make this SQL92 condition true. {_TERMS}"),
+    in_query("tags", FILTER, f"Only messages with one of these tags: `A || B`. {TERMS}"),
+    in_query("sql", FILTER, f"Only messages whose properties make this SQL92 condition true. {TERMS}"),
     in_header("If-None-Match", {"type": "string"}, "The ETag of a closed range that the client has."),
     ENCODING,
     in_query(

@@ -1,0 +1,1 @@
+"""`ternmq tail`: the messages of a topic as they come, for people and programs."""
