@@ -15,7 +15,7 @@ from typer.main import get_group
 # In the order in which `ternmq --help` shows panels and commands.
 PANELS: dict[str, tuple[str, ...]] = {
     "Mesh": ("up", "down", "status", "init-cluster", "demo"),
-    "Messages": ("send", "recv", "request", "reply", "msg", "scheduled", "dlq", "tx"),
+    "Messages": ("send", "recv", "worker", "request", "reply", "msg", "scheduled", "dlq", "tx"),
     "Files": ("backup", "restore", "spark", "store"),
     "Admin": (
         "offsets",
@@ -71,6 +71,10 @@ def _import(name: str) -> typer.Typer | Callable[..., Any]:
             from tern_cli.commands import message
 
             return message.send if name == "send" else message.recv
+        case "worker":
+            from tern_cli.worker.command import worker
+
+            return worker
         case "request" | "reply":
             from tern_cli.commands import request
 

@@ -3,6 +3,7 @@
 What to import, for asyncio and for threads:
 
     send messages                          Producer              BlockingProducer
+    handle messages of many topics         Worker                Worker (plain functions)
     receive as one of a consumer group     Consumer              BlockingConsumer
     send in step with a database           TransactionProducer   BlockingTransactionProducer
     read all messages by offset            PullConsumer          BlockingPullConsumer
@@ -129,10 +130,14 @@ if TYPE_CHECKING:
     from tern_client.transport.endpoints import EndpointMalformed
     from tern_client.transport.exchange import ProxyUnreachable
     from tern_client.transport.retrying import RetryPolicy
+    from tern_client.worker.outcomes import BatchFailed, DeadLetter, Retry
+    from tern_client.worker.stats import WorkerStats
+    from tern_client.worker.worker import Worker
     from tern_wire.errors import TernError
 
 __all__ = [
     "Admin",
+    "BatchFailed",
     "BatchLimits",
     "BatchOutcome",
     "BegunTransaction",
@@ -147,6 +152,7 @@ __all__ = [
     "CheckedMessage",
     "ClientClosed",
     "Consumer",
+    "DeadLetter",
     "Decision",
     "EndedTransaction",
     "EndpointMalformed",
@@ -165,6 +171,7 @@ __all__ = [
     "ReceivedMessage",
     "RecordPage",
     "ReplyMessage",
+    "Retry",
     "RetryPolicy",
     "ScheduledMessage",
     "ScheduledPage",
@@ -175,6 +182,8 @@ __all__ = [
     "TransactionPage",
     "TransactionProducer",
     "TurnNotReached",
+    "Worker",
+    "WorkerStats",
     "check_app",
     "run",
 ]
@@ -183,6 +192,7 @@ __all__ = [
 # command line no client.
 _HOMES = {
     "Admin": "tern_client.asynchronous.admin",
+    "BatchFailed": "tern_client.worker.outcomes",
     "BatchLimits": "tern_client.calls.batching",
     "BatchOutcome": "tern_client.calls.models",
     "BegunTransaction": "tern_client.transactions.models",
@@ -197,6 +207,7 @@ _HOMES = {
     "CheckedMessage": "tern_client.transactions.models",
     "ClientClosed": "tern_client.closing",
     "Consumer": "tern_client.consumer",
+    "DeadLetter": "tern_client.worker.outcomes",
     "Decision": "tern_client.transactions.models",
     "EndedTransaction": "tern_client.transactions.models",
     "EndpointMalformed": "tern_client.transport.endpoints",
@@ -215,6 +226,7 @@ _HOMES = {
     "ReceivedMessage": "tern_client.calls.models",
     "RecordPage": "tern_client.calls.models",
     "ReplyMessage": "tern_client.calls.models",
+    "Retry": "tern_client.worker.outcomes",
     "RetryPolicy": "tern_client.transport.retrying",
     "ScheduledMessage": "tern_client.calls.scheduled",
     "ScheduledPage": "tern_client.calls.scheduled",
@@ -225,6 +237,8 @@ _HOMES = {
     "TransactionPage": "tern_client.transactions.models",
     "TransactionProducer": "tern_client.transactions.producer",
     "TurnNotReached": "tern_client.calls.turns",
+    "Worker": "tern_client.worker.worker",
+    "WorkerStats": "tern_client.worker.stats",
     "check_app": "tern_client.transactions.check_callbacks",
     "run": "tern_client.running",
 }

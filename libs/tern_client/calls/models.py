@@ -161,6 +161,9 @@ class ReceivedMessage:
     reply_to: str = ""
     expires_at: int = 0
 
+    def __hash__(self) -> int:
+        return hash(self.receipt_handle)  # properties are no key of a dictionary
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplyMessage:
