@@ -2,7 +2,7 @@
 
     running --stop--> stopping: nothing begins, what runs may finish within `grace`
        |                 |--all ended--> settled --> closed
-       '---- force ------'--second stop, cancellation, end of grace--> handlers ended --> closed
+       '---- force ------'--force, cancellation, end of grace--> handlers ended --> closed
 
 Law: whichever way a run ends, what no handler has seen is released first.
 """
@@ -32,9 +32,12 @@ class WorkerRun:
         self.state = "running"
 
     def stop(self) -> None:
-        """Stop in order; the second time at once."""
-        if self._stop.is_set():
-            self._force.set()
+        """Stop in order."""
+        self._stop.set()
+
+    def force(self) -> None:
+        """Stop at once."""
+        self._force.set()
         self._stop.set()
 
     @property

@@ -104,19 +104,11 @@ class Subscription:
         await self._settling.finish()
 
     def force(self) -> None:
-        """End all handlers: their messages are visible again at once. Those that have not begun
-        their first step go back uncounted.
-        """
-        unbegun: list[InHand] = []
+        """End all handlers: their messages are visible again at once."""
         for task, messages in self._running.items():
             for message in messages:
-                if message.has_begun:
-                    self._finish(message, STOPPED)
-                else:
-                    unbegun.append(message)
+                self._finish(message, STOPPED)
             task.cancel()
-        self._source.give_back_soon([message.message for message in unbegun])
-        self._forget_released(unbegun)
 
     async def close(self) -> None:
         """Close the connections. What is not settled is visible again when its lease ends."""
@@ -220,7 +212,6 @@ class Subscription:
         began_ms = now_ms()
         handler, arguments, taken = self.options.handler, list[object](), list[InHand]()
         for message in batch:
-            message.has_begun = True
             try:
                 arguments.append(handler.one(message.message))
                 taken.append(message)
@@ -321,13 +312,9 @@ class Subscription:
         held = [message.message for message in unbegun if not message.is_lost]
         if held:
             await self._source.give_back(held)
-        self._forget_released(unbegun)
-
-    def _forget_released(self, unbegun: list[InHand]) -> None:
+        self._counters.released += len(held)
         for message in unbegun:
-            message.is_over = True
             self._keeping.remove(message.handle)
-            self._counters.released += not message.is_lost
         self._forget(unbegun)
 
     def _forget(self, messages: Sequence[InHand]) -> None:

@@ -20,8 +20,7 @@ class InHand:
 
     message: ReceivedMessage
     size_bytes: int
-    # Its handler has begun; its result is known; its lease was lost, so its result is not sent.
-    has_begun: bool = False
+    # Its result is known; its lease was lost, so its result is not sent.
     is_over: bool = False
     is_lost: bool = False
 

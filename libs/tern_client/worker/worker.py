@@ -179,23 +179,24 @@ class Worker:
         budget = FlowBudget(self._max_messages, self._max_bytes, len(self._options), RECEIVE_SIZE_MAX_BYTES)
         memory = WorkerMemory(budget)
         self._loop = asyncio.get_running_loop()
-        health = HealthPort(self.stats)
-        if self.health_port is not None:
-            await health.open(self.health_host, self.health_port)
         self._subscriptions = [self._subscription(number, memory) for number in range(len(self._options))]
         self._run = WorkerRun(self._subscriptions, self.grace_ms)
+        health = HealthPort(self.stats)
         try:
+            if self.health_port is not None:
+                await health.open(self.health_host, self.health_port)
             await self._run.run()
         finally:
             health.close()
 
-    def stop(self) -> None:
+    def stop(self, *, at_once: bool = False) -> None:
         """Stop in order: receive nothing more, let handlers finish within `grace`, release the
-        rest. The second call ends handlers at once. Any thread or signal handler may call it.
+        rest. *at_once*: end handlers now; their messages are visible again. Any thread or signal
+        handler may call it; without effect when the worker does not run.
         """
         run, loop = self._run, self._loop
         if run is not None and loop is not None and not loop.is_closed():
-            loop.call_soon_threadsafe(run.stop)
+            loop.call_soon_threadsafe(run.force if at_once else run.stop)
 
     def stats(self) -> WorkerStats:
         """Return the counters of all subscriptions now."""
@@ -212,14 +213,15 @@ class Worker:
     async def __aenter__(self) -> Self:
         self._serving = asyncio.get_running_loop().create_task(self.serve())
         await asyncio.sleep(0)
+        if self._serving.done():
+            await self._serving  # it cannot begin
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         assert self._serving is not None
-        if self._run is not None:
-            self._run.stop()
+        self.stop()
         await self._serving
 
     async def _run_until_told(self, told: list[int]) -> None:
@@ -227,7 +229,7 @@ class Worker:
 
         def stop(number: int) -> None:
             told.append(number)
-            self.stop()
+            self.stop(at_once=len(told) > 1)
 
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGINT, signal.SIGTERM):

@@ -79,8 +79,16 @@ class GroupProxy:
 
     @property
     def leased(self) -> set[str]:
-        """What somebody holds."""
+        """What somebody holds now."""
+        self._end_leases()
         return {message.message_id for message in self._all() if message.state == "leased"}
+
+    def is_leased(self, message_id: str, attempt: int) -> bool:
+        """Whether the lease of that attempt lasts."""
+        self._end_leases()
+        return any(
+            (each.message_id, each.attempt, each.state) == (message_id, attempt, "leased") for each in self._all()
+        )
 
     def answer(self, asked: Asked) -> Reply | Awaitable[Reply]:
         """To a receive or a settle."""

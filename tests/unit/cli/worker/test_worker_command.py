@@ -1,6 +1,7 @@
 """`ternmq worker` without a mesh: what it imports, what it says when it cannot, and what its processes do."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,6 +13,8 @@ from typer.testing import CliRunner
 
 from tern_cli.app import app
 from tern_cli.worker.source_changes import SourceChanges
+from tests.support.client.group_proxy import GroupProxy
+from tests.support.client.scripted_proxy import blocking_proxy
 
 ROOT = Path(__file__).resolve().parents[4]
 PROGRAM = """
@@ -106,7 +109,7 @@ class Started:
         self.process = subprocess.Popen(
             [sys.executable, "-m", "tern_cli", "worker", "app:worker", *options],
             cwd=folder,
-            env={**os.environ, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1"},
+            env={**os.environ, "PYTHONPATH": path},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -121,9 +124,10 @@ class Started:
         """Its exit code and its stderr."""
         try:
             _, err = self.process.communicate(timeout=30)
-            return self.process.returncode, err
-        finally:
+        except subprocess.TimeoutExpired:
             self.process.kill()
+            _, err = self.process.communicate()
+        return self.process.returncode, err
 
 
 PRINTING = "import os\nprint('begins', os.getpid(), flush=True)\n"
@@ -141,10 +145,48 @@ def test_the_processes_of_a_worker_end_with_their_signal_and_one_that_dies_is_re
     finally:
         code, err = started.end()
     assert code == 0, err
-    assert "worker 1 ended with -9 and starts again" in err
+    assert re.search(r"worker [12] ended with -9 and starts again", err)
     for pid in (*pids, third):
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
+
+
+HANGING = """
+import asyncio
+from tern_client import Worker
+
+worker = Worker("ENDPOINT")
+
+
+@worker.on("t", group="g")
+async def handle(body: bytes) -> None:
+    print("begins", flush=True)
+    while worker.stats().state == "running":
+        await asyncio.sleep(0.01)
+    print("stops", flush=True)
+    await asyncio.Event().wait()
+"""
+
+
+@pytest.mark.parametrize("options", [(), ("--processes", "2")], ids=["one process", "two"])
+def test_the_second_signal_ends_handlers_that_hang_at_once(tmp_path: Path, options: tuple[str, ...]) -> None:
+    """Their messages are visible again; what had not begun is untouched; the exit code is that of the signal."""
+    group = GroupProxy(retry_ms=60_000)
+    group.send("t", *([b"x"] * 8))
+    with blocking_proxy(group.answer) as proxy:
+        started = Started(tmp_path, HANGING.replace("ENDPOINT", proxy.url), *options)
+        try:
+            begun = 1 + bool(options)
+            assert [started.line() for _ in range(begun)] == ["begins"] * begun
+            started.process.send_signal(signal.SIGTERM)
+            assert [started.line() for _ in range(begun)] == ["stops"] * begun
+            started.process.send_signal(signal.SIGINT)
+        finally:
+            code, err = started.end()
+    assert code == 128 + signal.SIGINT, err
+    assert [delay for _, delay in group.nacks] == [0] * begun
+    assert sorted(group.attempts.values()) == [1] * begun
+    assert not group.leased
 
 
 def test_a_program_that_cannot_be_imported_ends_all_processes(tmp_path: Path) -> None:

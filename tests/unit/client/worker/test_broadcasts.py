@@ -148,7 +148,7 @@ async def test_an_exception_is_logged_and_the_reader_goes_on(caplog: pytest.LogC
 
 @pytest.mark.parametrize("forced", [True, False])
 async def test_a_message_whose_handler_was_ended_is_read_again(forced: bool) -> None:
-    """Its place is not kept: at the second stop, and after the grace."""
+    """Its place is not kept: at a stop at once, and after the grace."""
     log, places, begun = Log(3, 0), MemoryOffsets(), asyncio.Event()
     async with ScriptedProxy(answer=log.answer) as proxy:
         worker = Worker(proxy.url, policy=QUICK, grace="1h" if forced else "20ms")
@@ -163,7 +163,7 @@ async def test_a_message_whose_handler_was_ended_is_read_again(forced: bool) -> 
             await begun.wait()
             worker.stop()
             if forced:
-                worker.stop()
+                worker.stop(at_once=True)
             await asyncio.wait_for(serving, 20)
     assert places.load()[QUEUES[0]] == 1
 

@@ -3,11 +3,13 @@
 import asyncio
 import logging
 from collections import defaultdict
+from collections.abc import Awaitable
 
 import pytest
 
-from tern_client import ReceivedMessage, Worker
+from tern_client import ReceivedMessage, RetryPolicy, Worker
 from tests.support.client.group_proxy import GroupProxy
+from tests.support.client.scripted_proxy import HANG_UP, Asked, Reply, ScriptedProxy
 from tests.unit.client.worker.running_worker import QUICK, proxy_of, until, working
 
 MIB = 1 << 20
@@ -84,7 +86,7 @@ async def test_a_slow_topic_does_not_stop_a_fast_one() -> None:
             """Does nothing."""
 
         async with working(worker):
-            await until(lambda: len(group.acked) == 200)
+            await until(lambda: worker.stats().subscriptions[1].acked == 200)
             slow, fast = worker.stats().subscriptions
             assert (slow.running, slow.acked, fast.acked) == (15, 0, 200)
             go_on.set()
@@ -187,6 +189,38 @@ async def test_a_handler_whose_lease_is_lost_is_counted_and_its_result_is_not_se
     assert group.refused == ["extend m0"]
     (row,) = worker.stats().subscriptions
     assert (row.acked, row.lease_lost, row.handled) == (1, 1, 2)
+
+
+async def test_a_message_whose_lease_ended_while_it_waited_is_not_handed_out() -> None:
+    """Nothing can be extended for longer than a lease, while a handler holds the only place: what waited comes again."""
+    group, begun = GroupProxy(lease_ms=1_000), list[tuple[bool, int]]()
+    go_on, is_held = asyncio.Event(), asyncio.Event()
+    group.send("t", *([b"x"] * 200))
+
+    def answer(asked: Asked) -> Reply | Awaitable[Reply]:
+        return HANG_UP if is_held.is_set() and not go_on.is_set() else group.answer(asked)
+
+    impatient = RetryPolicy(first_delay_ms=1, max_delay_ms=2, deadline_ms=20, attempt_timeout_ms=1_000)
+    async with ScriptedProxy(answer=answer) as proxy:
+        worker = Worker(proxy.url, policy=impatient)
+
+        @worker.on("t", group="g")
+        async def handle(message: ReceivedMessage) -> None:
+            begun.append((group.is_leased(message.message_id, message.attempt), message.attempt))
+            if len(begun) == 100:
+                is_held.set()
+                await go_on.wait()
+
+        async with working(worker):
+            await is_held.wait()
+            await until(lambda: not group.leased)
+            waiting = worker.stats().subscriptions[0].in_flight_messages - 1
+            go_on.set()
+            await until(lambda: len(group.acked) == 200)
+    assert waiting > 0
+    assert all(was_leased for was_leased, _ in begun)
+    assert worker.stats().subscriptions[0].lease_lost >= waiting
+    assert {attempt for _, attempt in begun} == {1, 2}
 
 
 async def test_of_messages_on_their_third_attempt_one_is_handed_out_until_it_has_shown_what_it_does() -> None:

@@ -42,9 +42,9 @@ async def test_a_stop_lets_handlers_finish_and_gives_back_what_has_not_begun() -
 
 
 @pytest.mark.parametrize("shell", ["async", "thread"])
-@pytest.mark.parametrize("end", ["grace", "second stop", "cancelled"])
+@pytest.mark.parametrize("end", ["grace", "at once", "cancelled"])
 async def test_handlers_that_do_not_end_are_ended_and_their_messages_are_visible_at_once(shell: str, end: str) -> None:
-    """After the grace, at the second stop, and when `serve` is cancelled. A thread is left behind."""
+    """After the grace, by a stop at once, and when `serve` is cancelled. A thread is left behind."""
     group, begun, go_on, cancelled = GroupProxy(retry_ms=60_000), list[str](), threading.Event(), list[str]()
     group.send("t", *([b"x"] * 5))
     async with proxy_of(group) as proxy:
@@ -68,8 +68,8 @@ async def test_handlers_that_do_not_end_are_ended_and_their_messages_are_visible
                 serving.cancel()
             else:
                 worker.stop()
-                if end == "second stop":
-                    worker.stop()
+                if end == "at once":
+                    worker.stop(at_once=True)
             await asyncio.wait({serving}, timeout=10)
             assert serving.cancelled() == (end == "cancelled")
             go_on.set()
@@ -165,6 +165,16 @@ def reaching(reached: asyncio.Event, begun: list[str], at: int) -> Callable[[Rec
 
 async def ended_by_a_lost_proxy(group: GroupProxy, begun: list[str]) -> None:
     """Every third answer is lost on its way: the message is leased, and the client knows of nothing."""
+    await lose_answers(group, begun, QUICK)
+
+
+async def ended_by_a_lost_proxy_and_calls_that_give_up(group: GroupProxy, begun: list[str]) -> None:
+    """The same, where no call is repeated by itself."""
+    await lose_answers(group, begun, RetryPolicy(deadline_ms=1, first_delay_ms=1), proxies=1)
+
+
+async def lose_answers(group: GroupProxy, begun: list[str], policy: RetryPolicy, proxies: int = 2) -> None:
+    """Proxies that answer two of three requests."""
     asked_count = 0
 
     def answer(asked: Asked) -> Reply | Awaitable[Reply]:
@@ -174,7 +184,7 @@ async def ended_by_a_lost_proxy(group: GroupProxy, begun: list[str]) -> None:
         return HANG_UP if asked_count % 3 == 0 and isinstance(found, Reply) else found
 
     async with ScriptedProxy(answer=answer) as proxy, ScriptedProxy(answer=answer) as other:
-        worker = Worker([proxy.url, other.url], policy=QUICK)
+        worker = Worker([proxy.url, other.url][:proxies], policy=policy)
 
         @worker.on("t", group="g", concurrency=4)
         async def handle(message: ReceivedMessage) -> None:
@@ -206,6 +216,7 @@ async def ended_by_failed_batches(group: GroupProxy, begun: list[str]) -> None:
         ended_by_a_stop_in_the_middle,
         ended_by_cancellation,
         ended_by_a_lost_proxy,
+        ended_by_a_lost_proxy_and_calls_that_give_up,
         ended_by_failed_batches,
     ],
     ids=lambda end: end.__name__,
@@ -341,6 +352,32 @@ async def asked(port: int, request: bytes) -> bytes:
     found = await reader.read()
     writer.close()
     return found
+
+
+async def test_a_block_with_a_worker_that_cannot_begin_raises_at_once() -> None:
+    """Its body does not run."""
+    with pytest.raises(ValueError, match="no handler"):
+        async with Worker("http://127.0.0.1:9"):
+            raise AssertionError("the body runs")
+
+
+async def test_a_stop_twice_is_a_stop_in_order() -> None:
+    """A handler's own stop, and the end of the block: what runs finishes."""
+    group, ended = GroupProxy(), list[bytes]()
+    group.send("t", b"x")
+    async with proxy_of(group) as proxy:
+        worker, begun = Worker(proxy.url, policy=QUICK, health_port=0), asyncio.Event()
+
+        @worker.on("t", group="g")
+        async def handle(body: bytes) -> None:
+            begun.set()
+            worker.stop()
+            await until(lambda: worker.stats().state == "stopping")
+            ended.append(body)
+
+        async with worker:
+            await begun.wait()
+    assert (ended, group.acked) == ([b"x"], ["m0"])
 
 
 def test_run_restores_the_signal_handlers_that_were_there() -> None:
