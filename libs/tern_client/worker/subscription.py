@@ -149,6 +149,7 @@ class Subscription:
             self._pace.begin_again()
         if surplus:
             self._source.give_back_soon(surplus)
+            self._counters.received += len(surplus)
             self._counters.released += len(surplus)
         if self._waiting.add(self._hold(kept)) and not self._was_unordered:
             self._was_unordered = True

@@ -31,6 +31,7 @@ H = TypeVar("H", bound=Callable[[Any], Any])
 MESSAGES_MAX, BYTES_MAX = 1_000, 100 * MIB
 GRACE_DEFAULT = "30s"
 GRACE_MAX_MS = 3_600_000
+_STOPPING = (signal.SIGINT, signal.SIGTERM)
 _STATUS_OF_SIGNALS = 128
 
 
@@ -160,7 +161,8 @@ class Worker:
 
     def run(self) -> None:
         """Run until SIGTERM or Ctrl-C: the first one stops in order, the second one at once with
-        SystemExit(128 + the signal's number). Blocks. Outside the main thread, only `stop` ends it.
+        SystemExit(128 + the signal's number), the third one as Python's default. Blocks. Outside
+        the main thread, only `stop` ends it.
         """
         told: list[int] = []
         with signals_as_before():
@@ -230,9 +232,13 @@ class Worker:
         def stop(number: int) -> None:
             told.append(number)
             self.stop(at_once=len(told) > 1)
+            if len(told) > 1:
+                # A handler that ignores its cancellation: the third one ends the process.
+                for each in _STOPPING:
+                    loop.remove_signal_handler(each)
 
         if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
+            for number in _STOPPING:
                 loop.add_signal_handler(number, stop, number)
         await self.serve()
 

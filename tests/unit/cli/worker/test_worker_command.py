@@ -189,6 +189,24 @@ def test_the_second_signal_ends_handlers_that_hang_at_once(tmp_path: Path, optio
     assert not group.leased
 
 
+def test_the_third_signal_kills_a_program_whose_handler_ignores_its_cancellation(tmp_path: Path) -> None:
+    """Nothing of ours waits for it."""
+    group = GroupProxy()
+    group.send("t", b"x")
+    wait = "    await asyncio.Event().wait()\n"
+    ignoring = f"    try:\n    {wait}    except asyncio.CancelledError:\n        print('ignores', flush=True)\n{wait}"
+    with blocking_proxy(group.answer) as proxy:
+        program = HANGING.replace("ENDPOINT", proxy.url).replace(wait, ignoring)
+        started = Started(tmp_path, program)
+        try:
+            for line in ("begins", "stops", "ignores"):
+                assert started.line() == line
+                started.process.terminate()
+        finally:
+            code, err = started.end()
+    assert code == -signal.SIGTERM, err
+
+
 def test_a_program_that_cannot_be_imported_ends_all_processes(tmp_path: Path) -> None:
     """It would fail a second later, too."""
     code, err = Started(tmp_path, "1 / 0", "--processes", "2").end()

@@ -239,5 +239,7 @@ async def test_of_messages_on_their_third_attempt_one_is_handed_out_until_it_has
         async with working(worker):
             await until(lambda: len(group.acked) == 8)
     assert group.released[:3] == ["m4", "m5", "m6"]
+    (row,) = worker.stats().subscriptions
+    assert (row.received, row.released, row.acked) == (8 + len(group.released), len(group.released), 8)
     assert len(seen) == 8
     assert [message.attempt for message in group.messages["t"]] == [1, 1, 1, 3, 3, 3, 3, 3]
