@@ -15,7 +15,7 @@ from typer.main import get_group
 # In the order in which `ternmq --help` shows panels and commands.
 PANELS: dict[str, tuple[str, ...]] = {
     "Mesh": ("up", "down", "status", "init-cluster", "demo"),
-    "Messages": ("send", "recv", "tail", "request", "reply", "msg", "scheduled", "dlq", "tx"),
+    "Messages": ("send", "recv", "tail", "worker", "request", "reply", "msg", "scheduled", "dlq", "tx"),
     "Files": ("backup", "restore", "spark", "store"),
     "Admin": (
         "context",
@@ -77,6 +77,10 @@ def _import(name: str) -> typer.Typer | Callable[..., Any]:
             from tern_cli.live.tail import tail
 
             return tail
+        case "worker":
+            from tern_cli.worker.command import worker
+
+            return worker
         case "request" | "reply":
             from tern_cli.commands import request
 

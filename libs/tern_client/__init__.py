@@ -3,6 +3,7 @@
 What to import, for asyncio and for threads:
 
     send messages                          Producer              BlockingProducer
+    handle messages of many topics         Worker                Worker (plain functions)
     receive as one of a consumer group     Consumer              BlockingConsumer
     send in step with a database           TransactionProducer   BlockingTransactionProducer
     read all messages by offset            PullConsumer          BlockingPullConsumer
@@ -145,12 +146,16 @@ if TYPE_CHECKING:
     from tern_client.transport.endpoints import EndpointMalformed
     from tern_client.transport.exchange import ProxyUnreachable
     from tern_client.transport.retrying import RetryPolicy
+    from tern_client.worker.outcomes import BatchFailed, DeadLetter, Retry
+    from tern_client.worker.stats import WorkerStats
+    from tern_client.worker.worker import Worker
     from tern_wire.errors import *  # noqa: F403 - each error of the mesh, listed there
     from tern_wire.errors import TernError
     from tern_wire.extras import ExtraMissing
 
 __all__ = [
     "Admin",
+    "BatchFailed",
     "BatchLimits",
     "BatchOutcome",
     "BegunTransaction",
@@ -172,6 +177,7 @@ __all__ = [
     "Consumer",
     "ContextUnusable",
     "CredentialsUnusable",
+    "DeadLetter",
     "Decision",
     "EncodedBody",
     "EndedTransaction",
@@ -192,6 +198,7 @@ __all__ = [
     "ReceivedMessage",
     "RecordPage",
     "ReplyMessage",
+    "Retry",
     "RetryPolicy",
     "ScheduledMessage",
     "ScheduledPage",
@@ -206,6 +213,8 @@ __all__ = [
     "TransactionPage",
     "TransactionProducer",
     "TurnNotReached",
+    "Worker",
+    "WorkerStats",
     "check_app",
     "connect",
     "connect_blocking",
@@ -216,6 +225,7 @@ __all__ = [
 # command line no client.
 _HOMES = {
     "Admin": "tern_client.asynchronous.admin",
+    "BatchFailed": "tern_client.worker.outcomes",
     "BatchLimits": "tern_client.calls.batching",
     "BatchOutcome": "tern_client.calls.models",
     "BegunTransaction": "tern_client.transactions.models",
@@ -237,6 +247,7 @@ _HOMES = {
     "Consumer": "tern_client.consumer",
     "ContextUnusable": "tern_client.settings.contexts",
     "CredentialsUnusable": "tern_client.transport.credentials",
+    "DeadLetter": "tern_client.worker.outcomes",
     "Decision": "tern_client.transactions.models",
     "EncodedBody": "tern_client.bodies.serializers",
     "EndedTransaction": "tern_client.transactions.models",
@@ -257,6 +268,7 @@ _HOMES = {
     "ReceivedMessage": "tern_client.calls.models",
     "RecordPage": "tern_client.calls.models",
     "ReplyMessage": "tern_client.calls.models",
+    "Retry": "tern_client.worker.outcomes",
     "RetryPolicy": "tern_client.transport.retrying",
     "ScheduledMessage": "tern_client.calls.scheduled",
     "ScheduledPage": "tern_client.calls.scheduled",
@@ -271,6 +283,8 @@ _HOMES = {
     "TransactionPage": "tern_client.transactions.models",
     "TransactionProducer": "tern_client.transactions.producer",
     "TurnNotReached": "tern_client.calls.turns",
+    "Worker": "tern_client.worker.worker",
+    "WorkerStats": "tern_client.worker.stats",
     "check_app": "tern_client.transactions.check_callbacks",
     "connect": "tern_client.connection",
     "connect_blocking": "tern_client.connection",

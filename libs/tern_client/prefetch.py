@@ -67,17 +67,47 @@ class Pace:
         self._count, self._handled = 1, 0
 
 
+class Suspects:
+    """Which messages of a receive are handed out, and which wait until a suspect has shown what it
+    does. Owner: one consumer.
+    """
+
+    __slots__ = ("_are_there",)
+
+    def __init__(self) -> None:
+        self._are_there = False
+
+    def split(
+        self, messages: Sequence[ReceivedMessage], *, may_return: bool = True
+    ) -> tuple[list[ReceivedMessage], list[ReceivedMessage], bool]:
+        """Return the *messages* to hand out, those to release (none unless *may_return*), and
+        whether the pace begins again.
+
+        At the first suspect after a while, only that suspect stays, behind the other messages.
+        Whatever it does to its handler then happens to no other message. Suspects whose handler
+        survives come as fast as all others.
+        """
+        suspects = [message for message in messages if message.attempt >= SUSPECT_ATTEMPT]
+        is_first = bool(suspects) and not self._are_there
+        if messages:
+            self._are_there = bool(suspects)
+        if not is_first or not may_return:
+            return list(messages), [], False
+        others = [message for message in messages if message.attempt < SUSPECT_ATTEMPT]
+        return [*others, suspects[0]], suspects[1:], True
+
+
 class Prefetch:
     """Messages that one consumer has received for its loops and not handed out. Owner: the
     consumer. Bound: one receive for each loop.
     """
 
-    __slots__ = ("_are_suspects", "_pace", "_received")
+    __slots__ = ("_pace", "_received", "_suspects")
 
     def __init__(self, count_max: int) -> None:
         self._pace = Pace(count_max)
         self._received = Received()
-        self._are_suspects = False
+        self._suspects = Suspects()
 
     def ask(self, now_ms: int) -> int:
         """Return how many messages the next receive requests."""
@@ -87,24 +117,14 @@ class Prefetch:
         self, messages: Sequence[ReceivedMessage], began_ms: int, now_ms: int, *, may_return: bool = True
     ) -> list[ReceivedMessage]:
         """Add the *messages* of a receive that began at *began_ms*; return those to release, none
-        unless *may_return*.
-
-        At the first suspect after a while, only that suspect stays, behind the other messages, and
-        the pace begins again. Whatever it does to its handler then happens to no other message.
-        Suspects whose handler survives come as fast as all others.
+        unless *may_return*. At the first suspects the pace begins again.
         """
         self._pace.received(len(messages), began_ms, now_ms)
-        suspects = [message for message in messages if message.attempt >= SUSPECT_ATTEMPT]
-        is_first = bool(suspects) and not self._are_suspects
-        if messages:
-            self._are_suspects = bool(suspects)
-        if not is_first or not may_return:
-            self._received.add(messages, now_ms)
-            return []
-        self._pace.begin_again()
-        others = [message for message in messages if message.attempt < SUSPECT_ATTEMPT]
-        self._received.add([*others, suspects[0]], now_ms)
-        return suspects[1:]
+        kept, surplus, is_anew = self._suspects.split(messages, may_return=may_return)
+        if is_anew:
+            self._pace.begin_again()
+        self._received.add(kept, now_ms)
+        return surplus
 
     def keep(self, messages: Sequence[ReceivedMessage], now_ms: int) -> None:
         """Add *messages* that could not be released: they are handed out."""

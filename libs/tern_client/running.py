@@ -43,7 +43,7 @@ def run(work: Coroutine[Any, Any, T] | Callable[[], T]) -> T:
     told: list[int] = []
     if isinstance(work, Coroutine):
         try:
-            with _as_before():
+            with signals_as_before():
                 value = asyncio.run(_until_told(work, told))
         except asyncio.CancelledError:
             if not told:
@@ -80,7 +80,7 @@ async def _until_told(work: Coroutine[Any, Any, T], told: list[int]) -> T:
 
 
 @contextmanager
-def _as_before() -> Generator[None, None, None]:
+def signals_as_before() -> Generator[None, None, None]:
     """Restore the signal handlers behind the block. An event loop that removes its handler restores
     Python's default, not the earlier handler.
     """

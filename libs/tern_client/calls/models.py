@@ -168,6 +168,9 @@ class ReceivedMessage(TypedBody):
     content_encoding: str = ""
     refused: TernError | None = None
 
+    def __hash__(self) -> int:
+        return hash(self.receipt_handle)  # properties are no key of a dictionary
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ReplyMessage(TypedBody):

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -61,7 +61,8 @@ def refused(error: TernError, **headers: str) -> Reply:
 
 HANG_UP = Reply(hang_up=True)
 SILENT = Reply(silent=True)
-Answer = Callable[[Asked], Reply]
+# A coroutine is a long poll: it is cancelled when its client hangs up.
+Answer = Callable[[Asked], Reply | Awaitable[Reply]]
 
 
 class ScriptedProxy:
@@ -107,7 +108,8 @@ class ScriptedProxy:
             while True:
                 asked = await _read(reader)
                 self.asked.append(asked)
-                reply = self.script.pop(0) if self.script else self.answer(asked) if self.answer else Reply(status=500)
+                found = self.script.pop(0) if self.script else self.answer(asked) if self.answer else Reply(status=500)
+                reply = found if isinstance(found, Reply) else await _while_connected(found, reader)
                 if reply.hang_up:
                     return
                 if reply.silent:
@@ -120,6 +122,18 @@ class ScriptedProxy:
         finally:
             self._writers.discard(writer)
             writer.close()
+
+
+async def _while_connected(poll: Awaitable[Reply], reader: asyncio.StreamReader) -> Reply:
+    """The answer of *poll*; of a client that has gone, a hang-up."""
+    waiting, gone = asyncio.ensure_future(poll), asyncio.ensure_future(reader.read(1))
+    try:
+        await asyncio.wait({waiting, gone}, return_when=asyncio.FIRST_COMPLETED)
+        return waiting.result() if waiting.done() else HANG_UP
+    finally:
+        waiting.cancel()
+        gone.cancel()
+        await asyncio.wait({waiting, gone})
 
 
 async def _read(reader: asyncio.StreamReader) -> Asked:
@@ -149,7 +163,7 @@ def _bytes(reply: Reply) -> bytes:
 
 
 @contextmanager
-def blocking_proxy(answer: Callable[[Asked], Reply]) -> Iterator[ScriptedProxy]:
+def blocking_proxy(answer: Answer) -> Iterator[ScriptedProxy]:
     """A scripted proxy in a thread of its own, for commands that block."""
     made = ScriptedProxy(answer=answer)
     loop = asyncio.new_event_loop()

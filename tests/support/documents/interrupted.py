@@ -24,7 +24,7 @@ def interrupted(file: str, lines: int) -> int:
             running.kill()
     sys.stdout.write(rest)
     sys.stderr.write(said)
-    return 0 if running.returncode == 128 + signal.SIGINT and not said else 1
+    return 0 if running.returncode in {0, 128 + signal.SIGINT} and not said else 1
 
 
 if __name__ == "__main__":

@@ -1,0 +1,3 @@
+"""The Worker: handlers of many topics and consumer groups in one process, with leases, flow control
+and an orderly stop.
+"""
