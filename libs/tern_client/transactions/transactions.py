@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any
 from urllib.parse import quote
 
+from tern_client.calls.compressed_bodies import plain_document
 from tern_client.calls.documents import get_request, message_headers, packed_message, read_document
 from tern_client.transactions.models import (
     BegunTransaction,
@@ -187,9 +188,16 @@ def read_check(document: Mapping[str, Any]) -> Check:
 
 
 def _body(message: Mapping[str, Any]) -> bytes | None:
-    """Return a body: bytes from MessagePack; base64, or none, from callbacks."""
+    """Return a plain body: bytes from MessagePack; base64, or none, from callbacks. None for one
+    that cannot be decompressed: a checker must not decide by bytes that it cannot read.
+    """
     body = message.get("body")
-    return base64.b64decode(body) if isinstance(body, str) else body
+    if isinstance(body, str):
+        body = base64.b64decode(body)
+    if body is None or not message.get("content_encoding"):
+        return body
+    found = plain_document({**message, "body": body})
+    return None if "content_encoding" in found else found["body"]
 
 
 def _time_ms(moment: str | int | None) -> int:

@@ -5,6 +5,7 @@ import random
 import subprocess
 import sys
 import threading
+from base64 import b64encode
 from dataclasses import replace
 from typing import Any
 
@@ -26,6 +27,7 @@ from tern_client import (
     ReceivedMessage,
 )
 from tern_client.calls.compressed_bodies import Compressor, plain
+from tern_client.transactions.transactions import read_check
 from tern_wire.errors import MessageTooLarge
 from tern_wire.extras import ExtraMissing
 from tern_wire.limits import MESSAGE_BODY_SIZE_MAX_BYTES
@@ -302,3 +304,15 @@ def test_messages_compare_and_show_as_before() -> None:
     assert repr(message).startswith(
         "ReceivedMessage(message_id='m1', topic='t', queue='broker-a:0', offset=1, body=b'body 1'"
     )
+
+
+def test_a_checker_sees_plain_bodies_or_none() -> None:
+    """Of half messages that another client has compressed, from a poll (bytes) and from a callback (Base64)."""
+    stored = compress(TEXT[:5_000], Compression.ZLIB)
+    bodies = [(stored, "zlib"), (b64encode(stored).decode(), "zlib"), (b"x", "zlib"), (b"plain", ""), (None, "zlib")]
+    messages = [
+        {"topic": "t", "message_id": f"m{at}", "body": body, **({"content_encoding": name} if name else {})}
+        for at, (body, name) in enumerate(bodies)
+    ]
+    check = read_check({"transaction_id": "x", "producer_group": "shop", "attempt": 1, "messages": messages})
+    assert [message.body for message in check.messages] == [TEXT[:5_000], TEXT[:5_000], None, b"plain", None]
