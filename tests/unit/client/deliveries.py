@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from tern_client import ReceivedMessage
 from tests.support.client.scripted_proxy import Reply, packed
 
 # Leases of these deliveries end in the year 2100, unless a test says otherwise.
@@ -34,3 +35,24 @@ def delivered(
     """A receive's answer."""
     messages = [{**delivery(number, invisible_until), "attempt": attempt} for number in numbers]
     return packed({"messages": messages, "settled": settled or []})
+
+
+def received(number: int, message_group: str = "") -> ReceivedMessage:
+    """A message."""
+    return ReceivedMessage(
+        message_id=f"m{number}",
+        topic="t",
+        queue="broker-a:0",
+        offset=number,
+        body=b"x",
+        content_type="",
+        tag="",
+        keys=(),
+        properties={},
+        born_at=1,
+        stored_at=2,
+        attempt=1,
+        receipt_handle=f"h{number}",
+        invisible_until=3,
+        message_group=message_group,
+    )
