@@ -66,7 +66,7 @@ class DbApiOutbox(Listeners):
         self,
         cursor: Any,
         topic: str,
-        body: bytes,
+        body: Any,
         *,
         message_group: str = "",
         tag: str = "",

@@ -45,7 +45,7 @@ class _SqlAlchemyOutbox(Listeners):
         self,
         session: Target,
         topic: str,
-        body: bytes,
+        body: Any,
         *,
         message_group: str = "",
         tag: str = "",

@@ -8,9 +8,11 @@ idempotency key, made from it.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 import msgspec
 
+from tern_client.bodies.serializers import encode_auto
 from tern_client.calls.batching import MESSAGE_OVERHEAD_SIZE_BYTES
 from tern_client.calls.models import OutgoingMessage
 from tern_wire.errors import (
@@ -155,7 +157,7 @@ def new_row(
     row_id: str,
     now_ms: int,
     topic: str,
-    body: bytes,
+    body: Any,
     *,
     message_group: str = "",
     tag: str = "",
@@ -170,8 +172,10 @@ def new_row(
     transaction: TypeError, InvalidField, MessageTooLarge, IllegalDeliveryTime,
     PropertyConflictsWithType.
     """
-    if not isinstance(body, bytes):
-        raise TypeError(f"body is of type {type(body).__name__}; a message of the outbox has a body of bytes")
+    if type(body) is not bytes:
+        encoded = encode_auto(body)  # as a producer does
+        body, content_type = encoded.body, content_type or encoded.content_type
+        properties = {**encoded.properties, **(properties or {})}
     if isinstance(keys, str):
         raise TypeError("keys is a str; it is a sequence of texts, such as keys=['4711']")
     if len(body) > MESSAGE_BODY_SIZE_MAX_BYTES:

@@ -131,7 +131,7 @@ def test_the_engine_of_the_other_half_is_refused_by_name(engine: Engine, async_e
 @pytest.mark.parametrize(
     "arguments, error",
     [
-        ({"body": {"id": 1}}, TypeError),
+        ({"body": 7}, TypeError),
         ({"keys": "4711"}, TypeError),
         ({"keys": ["k"] * (KEYS_GIVEN_MAX + 1)}, InvalidField),
         ({"topic": "no topic"}, IllegalTopic),
@@ -150,6 +150,14 @@ def test_what_the_server_would_surely_refuse_is_refused_at_once(
     """In the caller's transaction, where it can still be put right."""
     with pytest.raises(error):
         new_row("0" * 32, NOW_MS, **{"topic": "orders", "body": b"x", **arguments})
+
+
+def test_a_body_may_be_a_value_as_at_a_producer() -> None:
+    """With the content type that it has there, unless the caller gives another."""
+    row = new_row("0" * 32, NOW_MS, "orders", {"id": 1})
+    assert (row.body, fields_of(row.fields).content_type) == (b'{"id":1}', "application/json")
+    named = new_row("0" * 32, NOW_MS, "orders", "one", content_type="text/x-order")
+    assert (named.body, fields_of(named.fields).content_type) == (b"one", "text/x-order")
 
 
 def test_a_delay_counts_from_the_call_and_not_from_the_relay() -> None:
