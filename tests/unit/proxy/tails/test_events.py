@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from tern_proxy.core.documents.messages import ReadMessage
+from tern_proxy.core.documents.tails import MESSAGE, SKIPPED
 from tern_proxy.core.reading.delivery import put_fitting
-from tern_proxy.core.tailing.events import MESSAGE, SKIPPED, Lines, ServerSent, data_of, on_one_line
+from tern_proxy.core.tailing.events import Lines, ServerSent, data_of, on_one_line
 from tern_wire.paths import JSON
 from tests.support.event_stream import EventStream, SentEvent
 

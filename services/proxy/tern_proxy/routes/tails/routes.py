@@ -1,8 +1,9 @@
 """The row of tails."""
 
+from tern_proxy.core.documents.tails import MESSAGE, Ended, Skipped, TailEvent
 from tern_proxy.core.documents.values import DURATION_PATTERN
 from tern_proxy.core.tailing.event_ids import GroupPlace, write_id
-from tern_proxy.core.tailing.events import MESSAGE, Ended, Skipped, TailEvent, data_of, format_of
+from tern_proxy.core.tailing.events import data_of, format_of
 from tern_proxy.routes.failures import ASKED, BROKER, TOPIC
 from tern_proxy.routes.messages.bodies import ENCODING
 from tern_proxy.routes.messages.examples import STORED

@@ -22,23 +22,11 @@ from starlette.types import Scope, Send
 from tern_proxy.brokers.follower_reads import pull_old
 from tern_proxy.core.access.namespaces import own_body
 from tern_proxy.core.documents.messages import ReadMessage
+from tern_proxy.core.documents.tails import END, ERROR, FULL, IDLE, MESSAGE, SKIPPED, STOPPING, Ended, Skipped
 from tern_proxy.core.reading.delivery import PutBody, read_records
 from tern_proxy.core.sending.topic import Queue
 from tern_proxy.core.tailing.asked import TailAsked
-from tern_proxy.core.tailing.events import (
-    END,
-    ERROR,
-    FULL,
-    IDLE,
-    MESSAGE,
-    SKIPPED,
-    STOPPING,
-    Ended,
-    Format,
-    Skipped,
-    data_of,
-    on_one_line,
-)
+from tern_proxy.core.tailing.events import Format, data_of, on_one_line
 from tern_proxy.core.tailing.places import Places, QueueKey
 from tern_proxy.proxy import Proxy
 from tern_proxy.waiting.interrupts import ClientGone, Interrupt
