@@ -130,7 +130,8 @@ class Started:
         return self.process.returncode, err
 
 
-PRINTING = "import os\nprint('begins', os.getpid(), flush=True)\n"
+# One write each: processes share the pipe.
+PRINTING = "import os\nos.write(1, b'begins %d\\n' % os.getpid())\n"
 
 
 def test_the_processes_of_a_worker_end_with_their_signal_and_one_that_dies_is_replaced(tmp_path: Path) -> None:
@@ -153,6 +154,7 @@ def test_the_processes_of_a_worker_end_with_their_signal_and_one_that_dies_is_re
 
 HANGING = """
 import asyncio
+import os
 from tern_client import Worker
 
 worker = Worker("ENDPOINT")
@@ -160,10 +162,10 @@ worker = Worker("ENDPOINT")
 
 @worker.on("t", group="g")
 async def handle(body: bytes) -> None:
-    print("begins", flush=True)
+    os.write(1, b"begins\\n")
     while worker.stats().state == "running":
         await asyncio.sleep(0.01)
-    print("stops", flush=True)
+    os.write(1, b"stops\\n")
     await asyncio.Event().wait()
 """
 
