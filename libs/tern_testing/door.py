@@ -43,12 +43,13 @@ class Door:
         """The answer to one request of the SDK. ConnectionLost."""
         path, _, query = request.path.partition("?")
         fault = self._fault(request.method, path)
-        if fault is not None and fault.error is not None:
-            return _refusal(fault.error, path)
-        if fault is not None and not fault.is_done:
-            raise ConnectionLost
-        exchange = _Exchange(request, path, query)
         self.begun += 1
+        if fault is not None and (fault.error is not None or not fault.is_done):
+            self._told()
+            if fault.error is None:
+                raise ConnectionLost
+            return _refusal(fault.error, path)
+        exchange = _Exchange(request, path, query)
         working = self._loop.create_task(self._handle(exchange))
         try:
             response = await asyncio.shield(working)
@@ -101,6 +102,9 @@ class Door:
 
     def _answered(self) -> None:
         self.under_way -= 1
+        self._told()
+
+    def _told(self) -> None:
         self.answered += 1
         self._loop.hold()
 

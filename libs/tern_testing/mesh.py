@@ -5,11 +5,18 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Literal, Self, Unpack
 
 from tern_client import Admin, Consumer, Producer, PullConsumer, TransactionProducer
 from tern_client.transactions.models import AsyncChecker
 from tern_testing.core import Core
+from tern_testing.options import (
+    ClientOptions,
+    ConsumerOptions,
+    ProducerOptions,
+    PullOptions,
+    TransactionOptions,
+)
 from tern_testing.records import DeadLetter, SentMessage
 from tern_testing.transport import MeshTransport
 from tern_testing.virtual_loop import LoopThread
@@ -212,11 +219,11 @@ class TestMesh:
         """A transport to this mesh, for any async client of the SDK that takes one."""
         return MeshTransport(self._core.door, self._loop_thread)
 
-    def producer(self, **options: Any) -> Producer:
+    def producer(self, **options: Unpack[ProducerOptions]) -> Producer:
         """A Producer of this mesh. *options*: as for the Producer."""
         return Producer(ENDPOINT, transport=self.transport, **options)
 
-    def consumer(self, topic: str, group: str, *, wait_ms: int = 0, **options: Any) -> Consumer:
+    def consumer(self, topic: str, group: str, *, wait_ms: int = 0, **options: Unpack[ConsumerOptions]) -> Consumer:
         """A Consumer of this mesh. *options*: as for the Consumer.
 
         A receive returns what there is now. With *wait_ms*, in the mesh's time, it waits for a
@@ -227,17 +234,17 @@ class TestMesh:
         self._consumers = [*self._open_consumers(), consumer]
         return consumer
 
-    def pull_consumer(self, topic: str, **options: Any) -> PullConsumer:
+    def pull_consumer(self, topic: str, **options: Unpack[PullOptions]) -> PullConsumer:
         """A PullConsumer of this mesh. *options*: as for the PullConsumer."""
         return PullConsumer(ENDPOINT, topic, transport=self.transport, **options)
 
     def transaction_producer(
-        self, producer_group: str, *, checker: AsyncChecker | None = None, **options: Any
+        self, producer_group: str, *, checker: AsyncChecker | None = None, **options: Unpack[TransactionOptions]
     ) -> TransactionProducer:
         """A TransactionProducer of this mesh. *options*: as for the TransactionProducer."""
         return TransactionProducer(ENDPOINT, producer_group, checker=checker, transport=self.transport, **options)
 
-    def admin(self, **options: Any) -> Admin:
+    def admin(self, **options: Unpack[ClientOptions]) -> Admin:
         """An Admin of this mesh. *options*: as for the Admin."""
         return Admin(ENDPOINT, transport=self.transport, **options)
 

@@ -9,6 +9,7 @@ sleep until then.
 import asyncio
 import os
 from collections.abc import Callable
+from functools import partial
 from typing import NoReturn
 
 from tern_raft.runtime import Disk
@@ -73,20 +74,25 @@ class NodeRuntime:
         """Not before *delay_s*. The upkeep clock, known by its period, comes when it is needed."""
         if delay_s != PERIOD_S:
             return self._loop.call_later(delay_s, callback, *arguments)
-        handle = self._loop.call_later(self._upkeep_s(), callback, *arguments)
-        self._upkeep = handle, callback
-        return handle
+        self._look_later(partial(callback, *arguments))
+        return None
 
     def look_again(self) -> None:
         """Something has changed: the next look may have to come earlier. At the begin of an advance
         it may come later.
         """
-        if self._upkeep is None or self._upkeep[0].cancelled():
-            return
-        handle, callback = self._upkeep
-        if handle.when() > self._loop.time():
+        if self._upkeep is not None:
+            handle, callback = self._upkeep
             handle.cancel()
-            self._upkeep = self._loop.call_later(self._upkeep_s(), callback), callback
+            self._look_later(callback)
+
+    def _look_later(self, callback: Callback) -> None:
+        self._upkeep = self._loop.call_later(self._upkeep_s(), self._look), callback
+
+    def _look(self) -> None:
+        assert self._upkeep is not None
+        callback, self._upkeep = self._upkeep[1], None
+        callback()
 
     def _upkeep_s(self) -> float:
         longest_s = self._loop.left_s / LOOKS_PER_ADVANCE

@@ -84,8 +84,11 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def run_to(self, target_s: float) -> asyncio.Future[bool]:
         """Let time pass until *target_s*. The result is False when `hold` ended it before."""
         assert self._target_s is None, "one advance at a time"
-        self._target_s, self._arrived = target_s, self.create_future()
-        return self._arrived
+        arriving = self.create_future()
+        self._target_s, self._arrived = target_s, arriving
+        # Who gives an advance up leaves time where it is.
+        arriving.add_done_callback(lambda _: self.hold() if self._arrived is arriving else None)
+        return arriving
 
     def hold(self) -> None:
         """End the advance under way where it is."""
@@ -93,7 +96,9 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     async def quiet(self) -> None:
         """Return when nothing is left to run at the present time."""
-        await self.run_to(self.time())
+        # An answer ends it early, while it is still on its way to whoever asked.
+        while not await self.run_to(self.time()):
+            pass
 
     def jump(self, timeout: float | None) -> None:
         """Move time to the next timer, which is *timeout* away, or to the target of the advance."""

@@ -15,7 +15,7 @@ from tests.support.scenarios.stage import SCENARIOS, Scenario, Stage
 
 pytestmark = pytest.mark.calm
 # Scenarios at a time: most of them wait.
-SIDE_BY_SIDE = 32
+SIDE_BY_SIDE = 64
 
 
 class OfProcesses:

@@ -8,10 +8,10 @@ from tests.support.scenarios.stage import Stage, bodies, cases, codes, scenario
 
 @scenario(([], True, 0))
 async def an_ack_ends_a_message(stage: Stage) -> Any:
-    async with stage.clients(invisible_ms=1_000) as (producer, consumer), stage.world.admin() as admin:
+    async with stage.clients(invisible_ms=3_000) as (producer, consumer), stage.world.admin() as admin:
         await stage.send(producer, b"1")
         errors = await consumer.ack(*await stage.take(consumer))
-        await stage.world.pass_time(1_200)
+        await stage.world.pass_time(3_200)
         return codes(errors), await stage.none(consumer), (await admin.lag(stage.group, stage.topic))["lag"]
 
 
@@ -25,7 +25,7 @@ async def a_second_ack_is_as_good_as_the_first(stage: Stage) -> Any:
 
 @scenario((True, [(b"1", 2)]))
 async def a_lease_that_ends_brings_its_message_back(stage: Stage) -> Any:
-    async with stage.clients(invisible_ms=1_000) as (producer, consumer):
+    async with stage.clients(invisible_ms=3_000) as (producer, consumer):
         await stage.send(producer, b"1")
         await stage.take(consumer)
         is_leased = await stage.none(consumer)
@@ -43,11 +43,11 @@ async def an_ack_after_the_end_of_the_lease_comes_too_late(stage: Stage) -> Any:
 
 @scenario((True, []))
 async def an_extended_lease_lasts(stage: Stage) -> Any:
-    async with stage.clients(invisible_ms=1_000) as (producer, consumer):
+    async with stage.clients(invisible_ms=3_000) as (producer, consumer):
         await stage.send(producer, b"1")
         found = await stage.take(consumer)
         assert not await consumer.extend(20_000, *found)
-        await stage.world.pass_time(1_500)
+        await stage.world.pass_time(3_500)
         return await stage.none(consumer), codes(await consumer.ack(*found))
 
 
@@ -67,7 +67,7 @@ async def a_nacked_message_comes_again_with_the_next_attempt(stage: Stage) -> An
 async def a_nack_with_a_delay_waits(stage: Stage) -> Any:
     async with stage.clients() as (producer, consumer):
         await stage.send(producer, b"1")
-        await consumer.nack(*await stage.take(consumer), delay_ms=1_000)
+        await consumer.nack(*await stage.take(consumer), delay_ms=3_000)
         is_away = await stage.none(consumer)
         return is_away, (await stage.take(consumer))[0].attempt
 

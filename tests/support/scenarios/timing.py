@@ -10,9 +10,9 @@ from tests.support.scenarios.stage import RECEIVE_WAIT_MS, Stage, bodies, cases,
 
 @cases(
     {
-        "a text": ("1s", (True, [b"1"])),
-        "milliseconds": (1_000, (True, [b"1"])),
-        "a timedelta": (timedelta(seconds=1), (True, [b"1"])),
+        "a text": ("3s", (True, [b"1"])),
+        "milliseconds": (3_000, (True, [b"1"])),
+        "a timedelta": (timedelta(seconds=3), (True, [b"1"])),
     }
 )
 async def a_delayed_message_comes_at_its_time(stage: Stage, delay: Any) -> Any:
@@ -25,14 +25,14 @@ async def a_delayed_message_comes_at_its_time(stage: Stage, delay: Any) -> Any:
 @scenario((True, [b"1"]))
 async def a_delay_level_is_a_delay(stage: Stage) -> Any:
     async with stage.clients() as (producer, consumer):
-        await producer.send(stage.topic, b"1", delay_level=1)
+        await producer.send(stage.topic, b"1", delay_level=2)
         return await stage.none(consumer), bodies(await stage.take(consumer))
 
 
 @scenario(["first", "second", "third"])
 async def delayed_messages_come_in_the_order_of_their_times(stage: Stage) -> Any:
     async with stage.clients() as (producer, consumer):
-        for name, delay_ms in (("third", 1_800), ("first", 600), ("second", 1_200)):
+        for name, delay_ms in (("third", 6_000), ("first", 2_000), ("second", 4_000)):
             await producer.send(stage.topic, name.encode(), delay=delay_ms)
         found: list[bytes] = []
         while len(found) < 3:
@@ -50,12 +50,12 @@ async def a_time_that_has_passed_is_now(stage: Stage) -> Any:
 @scenario(([1, 0], "not-scheduled", True))
 async def a_recalled_message_never_comes(stage: Stage) -> Any:
     async with stage.clients() as (producer, consumer), stage.world.admin() as admin:
-        receipt = await producer.send(stage.topic, b"1", delay="1s")
+        receipt = await producer.send(stage.topic, b"1", delay="3s")
         counts = [len((await admin.scheduled(stage.topic)).messages)]
         await admin.recall(stage.topic, receipt.recall_handle)
         counts.append(len((await admin.scheduled(stage.topic)).messages))
         again = await code(admin.recall(stage.topic, receipt.recall_handle))
-        await stage.world.pass_time(1_500)
+        await stage.world.pass_time(3_500)
         return counts, again, await stage.none(consumer)
 
 

@@ -1,7 +1,5 @@
 """The programs of docs/testing.md and of the docstrings work, and print what they show."""
 
-import subprocess
-import sys
 from itertools import pairwise
 from pathlib import Path
 
@@ -27,21 +25,27 @@ def test_a_program_of_the_guide_prints_what_it_shows(program: Block, answer: Blo
     assert printed(file) == answer.text.splitlines()
 
 
+class Outcomes:
+    """What became of the tests of a run of pytest."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """pytest calls this at each step of a test."""
+        if report.when == "call" or report.failed:
+            self.calls.append(report.outcome)
+
+
 def test_the_test_of_the_guide_passes(tmp_path: Path) -> None:
     """With the fixture of the plugin, in a run of pytest of its own, where every warning is an error."""
     (test,) = [block for block in BLOCKS if block.reason == "pytest"]
-    (tmp_path / "test_orders.py").write_text(test.text, "utf-8")
-    command = [sys.executable, "-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider"]
-    done = subprocess.run(
-        [*command, "-p", "tern_testing.pytest_plugin", "test_orders.py"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "1 passed" in done.stdout
+    file = tmp_path / "test_orders.py"
+    file.write_text(test.text, "utf-8")
+    outcomes = Outcomes()
+    options = ["-q", "-W", "error", "-p", "no:cacheprovider", "-p", "tern_testing.pytest_plugin"]
+    code = pytest.main([*options, "--rootdir", str(tmp_path), str(file)], plugins=[outcomes])
+    assert (code, outcomes.calls) == (0, ["passed"])
 
 
 @pytest.mark.parametrize("kind", [TestMesh, SentMessage, DeadLetter])

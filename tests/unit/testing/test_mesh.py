@@ -1,15 +1,26 @@
-"""TestMesh as a test of an application uses it: time, faults, looks inside, its begin and its end."""
+"""TestMesh as a test of an application uses it: looks inside, faults, its begin and its end. Time: `test_time.py`."""
 
 import asyncio
 import gc
 from datetime import UTC, datetime, timedelta
-from itertools import pairwise
+from typing import Any, get_type_hints
 from urllib.request import urlopen
 
 import pytest
 
-from tern_client import BlockingProducer, OutgoingMessage, ProxyUnreachable, ReceivedMessage, TernError
+from tern_client import (
+    Admin,
+    BlockingProducer,
+    Consumer,
+    OutgoingMessage,
+    Producer,
+    ProxyUnreachable,
+    PullConsumer,
+    TernError,
+    TransactionProducer,
+)
 from tern_testing import MeshFailed, TestMesh
+from tern_testing.options import ClientOptions, ConsumerOptions, ProducerOptions, PullOptions, TransactionOptions
 from tern_wire.errors import OutcomeUnknown
 
 pytestmark = pytest.mark.anyio
@@ -20,124 +31,6 @@ START = datetime(2026, 3, 1, 12, tzinfo=UTC)
 def anyio_backend() -> str:
     """asyncio only."""
     return "asyncio"
-
-
-# Time ------------------------------------------------------------------------------------------------------------
-async def test_a_delayed_message_comes_when_time_has_passed() -> None:
-    """The example of the guide; half of the delay is not enough."""
-    async with TestMesh() as mesh, mesh.producer() as producer:
-        await producer.send("orders", b"1", delay="5m")
-        async with mesh.consumer("orders", "billing") as consumer:
-            await mesh.advance("150s")
-            assert await consumer.receive() == []
-            await mesh.advance(minutes=10)
-            (message,) = await consumer.receive()
-            assert message.body == b"1"
-        assert [each.body for each in mesh.sent("orders")] == [b"1"]
-        assert mesh.dead_letters("billing") == []
-
-
-async def test_time_stands_still_and_moves_by_what_was_asked() -> None:
-    """From the start that was given, by each form of a duration; what comes due at the very end has happened."""
-    async with TestMesh(start=START) as mesh:
-        before = mesh.now
-        assert timedelta(0) <= before - START < timedelta(seconds=5)
-        for by in ("90s", 90_000, timedelta(seconds=90)):
-            await mesh.advance(by)
-        await mesh.advance(days=1, hours=1, minutes=1, seconds=1, milliseconds=1)
-        assert mesh.now - before == timedelta(seconds=270, days=1, hours=1, minutes=1, milliseconds=1_001)
-        assert mesh.now_ms() == round(mesh.now.timestamp() * 1000)
-
-
-@pytest.mark.parametrize("by", ["soon", -1, timedelta(seconds=-1)])
-async def test_time_does_not_move_by_what_is_no_duration(by: str | int | timedelta) -> None:
-    """ValueError, and nothing has passed."""
-    async with TestMesh() as mesh:
-        before = mesh.now
-        with pytest.raises(ValueError, match=r"duration|negative|back"):
-            await mesh.advance(by)
-        assert mesh.now == before
-
-
-async def test_a_task_that_waits_is_answered_by_an_advance() -> None:
-    """A long poll, by the message that comes due; its handler has run when the advance returns, at the time of that message."""
-    async with TestMesh() as mesh, mesh.producer() as producer:
-        await producer.send("orders", b"1", delay="10s")
-        sent_at = mesh.now
-        async with mesh.consumer("orders", "billing", wait_ms=20_000) as consumer:
-            handled: list[tuple[ReceivedMessage, timedelta]] = []
-
-            async def work() -> None:
-                async for message in consumer:
-                    handled.append((message, mesh.now - sent_at))
-                    consumer.confirm(message)
-
-            working = asyncio.create_task(work())
-            await mesh.advance("1h")
-            ((message, after),) = handled
-            assert message.body == b"1"
-            assert timedelta(seconds=9.9) < after < timedelta(seconds=11)
-            assert mesh.pending("orders", "billing") == 0
-            working.cancel()
-
-
-async def test_retries_happen_at_their_times_within_one_advance() -> None:
-    """A handler that always fails sees each attempt, the pauses between them are the group's, and the dead letter is there."""
-    async with TestMesh() as mesh, mesh.producer() as producer, mesh.admin() as admin:
-        await admin.create_group("billing", max_attempts=3, retry={"policy": "custom", "delays": ["10s", "60s"]})
-        await producer.send("orders", b"1")
-        async with mesh.consumer("orders", "billing", wait_ms=30_000) as consumer:
-            attempts: list[tuple[int, datetime]] = []
-
-            async def work() -> None:
-                async for message in consumer:
-                    attempts.append((message.attempt, mesh.now))
-                    await consumer.nack(message)
-
-            working = asyncio.create_task(work())
-            await mesh.advance("5m")
-            working.cancel()
-        assert [attempt for attempt, _ in attempts] == [1, 2, 3]
-        pauses = [(later - sooner).total_seconds() for (_, sooner), (_, later) in pairwise(attempts)]
-        assert pauses == [pytest.approx(10, abs=1), pytest.approx(60, abs=1)]
-        (letter,) = mesh.dead_letters("billing")
-        assert (letter.body, letter.topic, letter.attempts, letter.cause) == (b"1", "orders", 3, "nacked")
-
-
-async def test_a_confirmed_message_is_acked_before_time_passes() -> None:
-    """The half second after which a consumer acks is one of the machine's clock: an hour of the mesh must not come first."""
-    async with TestMesh() as mesh, mesh.producer() as producer:
-        await producer.send("orders", b"1")
-        async with mesh.consumer("orders", "billing") as consumer:
-            (message,) = await consumer.receive()
-            consumer.confirm(message)
-            await mesh.advance("1h")
-            assert await consumer.receive() == []
-
-
-async def test_a_lease_ends_by_the_mesh_s_time_for_the_consumer_too() -> None:
-    """What a loop has received ahead is not handed out beyond its lease."""
-    async with TestMesh() as mesh, mesh.producer() as producer:
-        await producer.send("orders", b"1")
-        async with mesh.consumer("orders", "billing", invisible_ms=30_000) as consumer:
-            (message,) = await consumer.receive()
-            assert message.invisible_until - mesh.now_ms() == pytest.approx(30_000, abs=1_000)
-            await mesh.advance("31s")
-            (again,) = await consumer.receive()
-            assert again.attempt == 2
-
-
-async def test_with_the_real_clock_time_passes_by_itself() -> None:
-    """A delayed message comes without an advance, and with one sooner."""
-    async with TestMesh(clock="real") as mesh, mesh.producer() as producer:
-        await producer.send("orders", b"1", delay="50ms")
-        await producer.send("orders", b"2", delay="1h")
-        async with mesh.consumer("orders", "billing", wait_ms=20_000) as consumer:
-            (message,) = await consumer.receive()
-            await consumer.ack(message)
-            await mesh.advance("2h")
-            (late,) = await consumer.receive()
-            assert [message.body, late.body] == [b"1", b"2"]
 
 
 # Looks inside ----------------------------------------------------------------------------------------------------
@@ -231,8 +124,11 @@ async def test_faults_meet_their_own_operation_only() -> None:
             await admin.create_topic("orders")
         assert caught.value.code == "forbidden"
         async with mesh.consumer("orders", "billing") as consumer:
+            receiving = asyncio.create_task(consumer.receive())
+            await mesh.advance("1s")
+            assert receiving.done(), "who gets an error reacts before time passes, too"
             with pytest.raises(TernError) as caught:
-                await consumer.receive()
+                await receiving
             assert caught.value.code == "internal"
             assert len(await consumer.receive()) == 1
 
@@ -345,3 +241,20 @@ async def test_other_programs_reach_it_by_http() -> None:
             assert answer.status == 200
         await mesh.advance("1m")
         assert [each.body for each in mesh.sent("orders")] == [b"1"]
+
+
+# Arguments -------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("options", "kind"),
+    [
+        (ProducerOptions, Producer),
+        (ConsumerOptions, Consumer),
+        (PullOptions, PullConsumer),
+        (TransactionOptions, TransactionProducer),
+        (ClientOptions, Admin),
+    ],
+)
+def test_a_client_takes_what_its_class_takes(options: type, kind: Any) -> None:
+    """By name and by type: none is made up here."""
+    wanted, taken = get_type_hints(options), get_type_hints(kind.__init__)
+    assert {name: taken.get(name) for name in wanted} == wanted
