@@ -200,7 +200,8 @@ class TestMesh:
     async def _flush_confirmed(self) -> None:
         """Send what confirmed messages wait for: half a second of the machine's time."""
         for consumer in self._open_consumers():
-            await consumer.flush()
+            if not consumer.is_closed:  # meanwhile
+                await consumer.flush()
 
     def _open_consumers(self) -> list[Consumer]:
         return [consumer for consumer in self._consumers if not consumer.is_closed]

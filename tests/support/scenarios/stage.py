@@ -74,6 +74,7 @@ def cases(rows: Mapping[str, tuple[Any, Any]]) -> Callable[[Callable[["Stage", A
                 return play(stage, given)
 
             name = f"{play.__name__}[{case}]"
+            assert name not in SCENARIOS, f"two scenarios are called {name}"
             SCENARIOS[name] = Scenario(name, played, expected)
         return play
 

@@ -28,6 +28,17 @@ async def test_the_fixture_is_a_mesh(tern_mesh: tern_testing.TestMesh, anyio_bac
     assert [each.body for each in tern_mesh.sent("orders")] == [b"1"]
 
 
+def test_no_service_and_no_library_imports_the_package() -> None:
+    """But the SDK's door to it, by name."""
+    named = [
+        path.relative_to(ROOT).as_posix()
+        for top in ("libs", "services", "spark")
+        for path in sorted((ROOT / top).rglob("*.py"))
+        if "tern_testing" in path.read_text("utf-8") and path.parent.name != "tern_testing"
+    ]
+    assert named == ["libs/tern_client/testing.py"]
+
+
 def test_the_plugin_loads_no_server() -> None:
     """Every run of pytest in an environment with ternmq imports it."""
     program = (
