@@ -198,6 +198,13 @@ class Consumer(SettleCalls):
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(SETTLE_LINGER_MS / 1000, self._on_timer)
 
+    async def flush(self) -> None:
+        """Ack the confirmed messages now. What fails for now is sent with the next receive.
+        ClientClosed.
+        """
+        self._check_open()
+        await self._flush_quietly()
+
     async def _finish(self) -> None:
         if self._timer:
             self._timer.cancel()

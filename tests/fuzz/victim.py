@@ -24,7 +24,7 @@ from tern_remoting.handshake import Answer, ClientHandshake, Identity, ServerHan
 from tern_store import CommitLog, StoredEntry, SyncLost
 from tern_store.files import RealFiles
 from tern_store.state.vote_file import Standing
-from tests.support.broker.instant_disk import InstantDisk
+from tern_testing.node_runtime import InstantDisk
 
 ME, PEERS = "n-0", ("n-1", "n-2")
 KEY, GROUP = bytes(range(32)), bytes(16)

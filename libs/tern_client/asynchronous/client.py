@@ -46,6 +46,11 @@ class AsyncClient:
         self._is_closed = False
         self._first_close = Closing()
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether `close` has begun."""
+        return self._is_closed
+
     async def close(self) -> None:
         """Send what waits and close all connections, once.
 

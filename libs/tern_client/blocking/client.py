@@ -45,6 +45,11 @@ class BlockingClient:
         self._is_closed = False
         self._first_close = BlockingClosing()
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether `close` has begun."""
+        return self._is_closed
+
     def close(self) -> None:
         """Send what waits and close all connections, once.
 

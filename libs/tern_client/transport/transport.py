@@ -6,11 +6,11 @@ import asyncio
 import random
 import ssl
 from collections.abc import Generator, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-from tern_client.transport.calling import Attempt, Course, Outcome, Step, Work, namespace_headers
+from tern_client.transport.calling import Attempt, Course, Outcome, Pause, Step, Work, namespace_headers
 from tern_client.transport.clock import now_ms
 from tern_client.transport.credentials import Credentials, FileName
 from tern_client.transport.endpoints import Endpoints
@@ -36,6 +36,17 @@ class Transport(Protocol):
 
     async def close(self) -> None:
         """Close all connections."""
+        ...
+
+
+@runtime_checkable
+class PausingTransport(Protocol):
+    """A transport with a time of its own, in which pauses pass: that of a test's mesh."""
+
+    async def pause(self, delay_ms: float) -> float:
+        """Let a pause between two attempts pass. Return the part of it, in milliseconds, that the
+        clock of calls has not seen.
+        """
         ...
 
 
@@ -137,17 +148,23 @@ class AsyncCaller:
         """Do what *steps* yield until they return; their errors are raised. A cancelled call ends
         its steps.
         """
+        # Pauses that have passed in the transport's own time, and count for this call.
+        unseen_ms = 0.0
         try:
             step = next(steps)
             while True:
-                step = steps.send(await self._take(step))
+                if isinstance(step, Pause) and step.delay_ms and isinstance(self._transport, PausingTransport):
+                    unseen_ms += await self._transport.pause(step.delay_ms)
+                    step = steps.send(Outcome(None, now_ms() + unseen_ms))
+                    continue
+                step = steps.send(await self._take(step, unseen_ms))
         except StopIteration as end:
             value: Any = end.value
             return value  # type: ignore[no-any-return]
         finally:
             steps.close()
 
-    async def _take(self, step: Step) -> Outcome:
+    async def _take(self, step: Step, unseen_ms: float) -> Outcome:
         result: Response | TernError | None = None
         if isinstance(step, Attempt):
             try:
@@ -162,7 +179,7 @@ class AsyncCaller:
                 await asyncio.get_running_loop().run_in_executor(None, step.run)
         elif step.delay_ms:
             await asyncio.sleep(step.delay_ms / 1000)
-        return Outcome(result, now_ms())
+        return Outcome(result, now_ms() + unseen_ms)
 
     async def stream(self, endpoint: str, request: Request, silence_max_ms: int) -> LineStream:
         """Return the answer of *request* line by line, on a connection of its own. Raise

@@ -5,20 +5,9 @@ from pathlib import Path
 from tern_raft import RaftConfig, RaftNode
 from tern_raft.consensus import APPLY_SLICE_S
 from tern_store import CommitLog, StoredEntry
+from tern_testing.node_runtime import Nobody
 from tests.fuzz.victim import StillRuntime
 from tests.support.files.faulty_files import FaultyFiles
-
-
-class Nobody:
-    """Links of a group of one."""
-
-    def post(self, _peer: str, _parts: object) -> bool:
-        """There is no peer."""
-        return False
-
-    def buffered(self, _peer: str) -> int:
-        """As above."""
-        return 0
 
 
 def lone_node(runtime: StillRuntime, files: FaultyFiles, applied: list[int]) -> RaftNode:

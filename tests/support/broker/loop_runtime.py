@@ -9,7 +9,7 @@ from typing import NoReturn
 
 from tern_raft.runtime import Disk
 from tern_store import SyncLost
-from tests.support.broker.instant_disk import InstantDisk
+from tern_testing.node_runtime import InstantDisk
 
 NOW_MS = 1_700_000_000_000
 

@@ -28,6 +28,7 @@ from tern_broker.waiting.leadership_notices import LeadershipNotices
 from tern_raft import RaftConfig
 from tern_remoting import Frame, Link, LinkServer
 from tern_store import StoreLimits
+from tern_testing.node_runtime import Nobody
 from tern_wire.errors import NotLeader, TernError
 from tern_wire.limits import FRAME_SIZE_MAX_BYTES
 from tern_wire.link.codec import encode_msgpack
@@ -35,7 +36,6 @@ from tern_wire.link.commands import CommandKind
 from tern_wire.link.requests import ERROR, RequestCode, body_parts, error_parts, read_body
 from tern_wire.link.rows import NACK, RELEASE, SETTLE_ROWS
 from tests.support.broker import single_broker
-from tests.support.broker.lone_node import Nobody
 from tests.support.broker.loop_runtime import LoopRuntime
 from tests.support.broker.roomy_link import RoomyLink
 from tests.support.files.faulty_files import FaultyFiles

@@ -29,6 +29,7 @@ NOT_RUN = {
     "spark": "it needs Java and PySpark; tests/spark runs it",
     "secure": "it needs a mesh with TLS and keys; tests/secure runs such meshes",
     "mesh": "it starts, stops or replaces processes of the mesh that all pages share",
+    "pytest": "it is a test; tests/unit/testing runs it",
     "excerpt": "it quotes a source file",
 }
 _FENCE = re.compile(r"^```(\w+)(?: \{([^}]+)\})?\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -23,6 +23,7 @@ NOT_RUN_BLOCKS = {
     "docs/operations.md": {"docker": 2, "mesh": 4},
     "docs/security.md": {"secure": 3},
     "docs/spark.md": {"spark": 8},
+    "docs/testing.md": {"install": 1, "pytest": 1},
 }
 
 
