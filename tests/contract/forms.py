@@ -9,13 +9,24 @@ import msgspec
 import schemathesis
 from schemathesis import Case, DeserializationContext, Response, SerializationContext
 
-from tern_wire.paths import JSONL, MSGPACK, NDJSON
+from tern_wire.paths import EVENT_STREAM, JSONL, MSGPACK, NDJSON
 
 Document = dict[str, Any]
+_EVENT: Document = {
+    "type": "object",
+    "required": ["data", "id"],
+    "properties": {
+        "data": {"type": "string", "pattern": r"^\{.*\}$"},
+        "event": {"enum": ["skipped", "end", "error", "message"]},
+        "id": {"type": "string", "pattern": "^1-[A-Za-z0-9_-]+$"},
+    },
+}
 
 
 def readable(document: Document) -> Document:
-    """*document*, with the lines of NDJSON as a list: OpenAPI 3.1 has no word for them (3.2 has itemSchema)."""
+    """*document*, with the lines of NDJSON as a list, and server-sent events one by one: OpenAPI 3.1 has no word for them (3.2
+    has itemSchema).
+    """
     found = copy.deepcopy(document)
     for methods in found["paths"].values():
         for operation in methods.values():
@@ -23,6 +34,10 @@ def readable(document: Document) -> Document:
             for kind in {NDJSON, JSONL} & content.keys():
                 lines = {"type": "array", "minItems": 1, "items": content[kind]["x-itemSchema"]}
                 content[kind] = {"schema": lines}
+            for answer in operation["responses"].values():
+                if EVENT_STREAM in answer.get("content", {}):
+                    # schemathesis reads server-sent events, and compares each of them.
+                    answer["content"][EVENT_STREAM] = {"schema": _EVENT}
     return found
 
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from tern_proxy.routes.tails import stream
 from tern_wire.link.requests import RequestCode
 from tern_wire.paths import EVENT_STREAM
 from tests.support.broker.contents import forget_messages
@@ -153,6 +154,17 @@ async def test_a_filter_passes_over_messages_and_does_not_read_them_again() -> N
         assert mesh.broker.asked[RequestCode.PULL] == before
         for query, code in (("tags=a&sql=b", "illegal-filter"), ("sql=(", "illegal-filter")):
             assert (await mesh.http.get(f"{TAIL}?{query}")).json()["code"] == code
+
+
+async def test_a_filter_that_passes_over_a_backlog_gives_signs_of_life(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the place so far: a client that connects again does not begin anew."""
+    monkeypatch.setattr(stream, "TAIL_HEARTBEAT_MS", 0)
+    async with proxy_mesh(topics={"orders": 2}) as mesh:
+        for queue in ("broker-a:0", "broker-a:1"):
+            await send(mesh, *"abc", query=f"?queue={queue}")
+        lines = await read(mesh, "?from=earliest&tags=none&idle=0")
+        assert [line["event"] for line in lines] == ["start", "keep-alive", "end"]
+        assert lines[0]["id"] != lines[1]["id"] == lines[2]["id"]
 
 
 async def test_what_retention_drops_before_it_is_read_is_told() -> None:

@@ -146,9 +146,9 @@ class TailStream:
                 return FULL
             if self._is_idle(behind):
                 return IDLE
-            if page or not must_wait:
-                continue
-            await self._wait(PAUSE_S if behind else None)
+            if must_wait and not page:
+                await self._wait(PAUSE_S if behind else None)
+            # Also while a filter passes over a long backlog.
             if self._loop.time() >= self._written_s + TAIL_HEARTBEAT_MS / 1_000:
                 place = self._places.event_id
                 event, self._told = self._form.keep_alive(place if place != self._told else ""), place
