@@ -74,7 +74,7 @@ class Core:
         self.door = Door(build_app(self._proxy, now=loop.time), loop)
         # Its requests wait for nothing but the broker, unless they are parked.
         loop.is_busy = lambda: self.door.under_way > len(self._proxy.parking)
-        self._admin = Admin("http://mesh", transport=_Inside(self.door))
+        self._admin = Admin("http://mesh", transport=_Inside(self.door), key_file="")
         self._stop: asyncio.Event | None = None
         self._serving: asyncio.Task[None] | None = None
 

@@ -222,7 +222,7 @@ class TestMesh:
 
     def producer(self, **options: Unpack[ProducerOptions]) -> Producer:
         """A Producer of this mesh. *options*: as for the Producer."""
-        return Producer(ENDPOINT, transport=self.transport, **options)
+        return Producer(ENDPOINT, transport=self.transport, key_file="", **options)
 
     def consumer(self, topic: str, group: str, *, wait_ms: int = 0, **options: Unpack[ConsumerOptions]) -> Consumer:
         """A Consumer of this mesh. *options*: as for the Consumer.
@@ -231,23 +231,27 @@ class TestMesh:
         message or for an `advance` of another task: use it for a consumer that runs in a task.
         """
         clock = self._core.clock.now_ms
-        consumer = Consumer(ENDPOINT, topic, group, wait_ms=wait_ms, transport=self.transport, clock=clock, **options)
+        consumer = Consumer(
+            ENDPOINT, topic, group, wait_ms=wait_ms, transport=self.transport, key_file="", clock=clock, **options
+        )
         self._consumers = [*self._open_consumers(), consumer]
         return consumer
 
     def pull_consumer(self, topic: str, **options: Unpack[PullOptions]) -> PullConsumer:
         """A PullConsumer of this mesh. *options*: as for the PullConsumer."""
-        return PullConsumer(ENDPOINT, topic, transport=self.transport, **options)
+        return PullConsumer(ENDPOINT, topic, transport=self.transport, key_file="", **options)
 
     def transaction_producer(
         self, producer_group: str, *, checker: AsyncChecker | None = None, **options: Unpack[TransactionOptions]
     ) -> TransactionProducer:
         """A TransactionProducer of this mesh. *options*: as for the TransactionProducer."""
-        return TransactionProducer(ENDPOINT, producer_group, checker=checker, transport=self.transport, **options)
+        return TransactionProducer(
+            ENDPOINT, producer_group, checker=checker, transport=self.transport, key_file="", **options
+        )
 
     def admin(self, **options: Unpack[ClientOptions]) -> Admin:
         """An Admin of this mesh. *options*: as for the Admin."""
-        return Admin(ENDPOINT, transport=self.transport, **options)
+        return Admin(ENDPOINT, transport=self.transport, key_file="", **options)
 
     # What is inside -------------------------------------------------------------------------------
     def sent(self, topic: str) -> list[SentMessage]:

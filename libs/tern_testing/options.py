@@ -4,7 +4,9 @@ sets itself (endpoints, transport, clock) and without credentials, which it does
 
 from typing import TypedDict
 
+from tern_client.bodies.serializers import Serializer
 from tern_client.calls.batching import BatchLimits
+from tern_client.calls.compressed_bodies import CompressionName
 from tern_client.calls.pulling import GroupOffsets, OffsetStore
 from tern_client.transport.retrying import RetryPolicy
 
@@ -20,6 +22,9 @@ class ProducerOptions(ClientOptions, total=False):
     """Of a Producer."""
 
     idempotent: bool
+    serializer: Serializer
+    compression: CompressionName | None
+    compress_min_bytes: int
     limits: BatchLimits | None
     buffer_size_max_bytes: int
 

@@ -258,3 +258,12 @@ def test_a_client_takes_what_its_class_takes(options: type, kind: Any) -> None:
     """By name and by type: none is made up here."""
     wanted, taken = get_type_hints(options), get_type_hints(kind.__init__)
     assert {name: taken.get(name) for name in wanted} == wanted
+
+
+async def test_the_credentials_of_the_environment_are_not_the_mesh_s(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever runs the tests may have a key for another mesh."""
+    monkeypatch.setenv("TERNMQ_KEY_FILE", "no-such.key")
+    async with TestMesh() as mesh, mesh.producer() as producer:
+        await producer.send("orders", b"1")
+        async with mesh.consumer("orders", "billing") as consumer:
+            assert len(await consumer.receive()) == 1
