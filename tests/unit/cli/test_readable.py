@@ -122,6 +122,8 @@ ELSEWHERE = {
     # test_context_commands and mesh/test_definitions look at what they print.
     *("definitions export", "definitions apply"),
     *("context add", "context ls", "context show", "context use", "context rm"),
+    # It prints what handlers print; its own lines are in cli/worker/test_worker_command.
+    "worker",
     # It shows raw times beside local ones; its lines are in commands/test_tail_commands.
     "tail",
     *("store export", "store import", "broker-group join", "broker-group drain"),
