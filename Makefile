@@ -18,6 +18,7 @@ FRAMES ?= 1000000
 CASES ?= 20000
 JOBS ?= 3
 BEFORE ?= ../before
+ORDERS ?= 5000
 
 # In the environment, not as an option, because only so does it also bind what pip builds packages with.
 export PIP_CONSTRAINT := constraints.txt
@@ -36,7 +37,7 @@ PYTEST_DONE = || [ $$? -eq 5 -a -n "$(ARGS)" ]
 PIP_INSTALL = $(BIN)/python -m pip install -q --retries 10
 
 .DEFAULT_GOAL := help
-.PHONY: help install run down test campaigns shake shake-meshes test-spark test-pipeline kill-spark spark-cluster object-store test-failover test-mixed crash-states sim chaos reloads flood doors contract fuzz blocking check compose-test bench bench-growth bench-store bench-raft bench-delivery bench-transactions bench-spark load interop packages-test clean wipe
+.PHONY: help install run down test campaigns shake shake-meshes test-spark test-pipeline kill-spark spark-cluster object-store test-failover test-mixed crash-states sim chaos reloads flood doors orders contract fuzz blocking check compose-test bench bench-growth bench-store bench-raft bench-delivery bench-transactions bench-spark load interop packages-test clean wipe
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -108,6 +109,9 @@ flood: .venv/.test ## Strangers at every port of a mesh, 120 s (ARGS='--seconds 
 
 doors: .venv/.test ## A steady client beside those who ask too much: readers, tenants, strangers; in the clear and secure, 6 minutes (ARGS="--only clear")
 	$(BIN)/python -m tests.doors $(ARGS)
+
+orders: .venv/.test ## Run the order service of examples/ while a leader and a proxy die: ORDERS=5000
+	TERNMQ_EXAMPLE_ORDERS=$(ORDERS) $(BIN)/python -m pytest --timeout 1800 tests/procs/test_orders_example.py $(ARGS)
 
 contract: .venv/.test ## Ask the live HTTP API what its own document allows and forbids: CASES=20000 SEED=1 (ARGS='--only putTopic')
 	$(BIN)/python -m tests.contract --cases $(CASES) --seed $(SEED) $(ARGS)

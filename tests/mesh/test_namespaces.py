@@ -56,6 +56,7 @@ ROWS = (
     row("GET", TOPIC + "/messages/{message_id}"),
     row("GET", TOPIC + "/queues/{queue}/messages", "?offset=earliest"),
     row("GET", TOPIC + "/requests/{correlation_id}"),
+    row("GET", TOPIC + "/tail", "?from=earliest&idle=0s"),
     row("GET", TOPIC + "/stats"),
     row("GET", TOPIC + "/scheduled"),
     row("GET", TOPIC + "/offsets"),

@@ -209,7 +209,7 @@ class Broadcast:
                 is_told = True
                 self._tell(batch[0], error)
 
-        end(await self._calls.run(arguments if handler.is_batch else arguments[0], end))
+        end((await self._calls.run(arguments if handler.is_batch else arguments[0], end)).error)
         self._counters.handled += len(arguments)
         self._counters.handler_ms += now_ms() - began_ms
 

@@ -6,11 +6,20 @@ called, and the call goes on until the function returns, whose result then means
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from tern_client.worker.arguments import Handler
 from tern_client.worker.outcomes import DeadlinePassed
 from tern_client.worker.threads import HandlerThreads
 from tern_wire.times import duration_text
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a call ended: with what it raised, or with the value that it returned."""
+
+    error: BaseException | None = None
+    value: object = None
 
 
 class HandlerCalls:
@@ -22,9 +31,9 @@ class HandlerCalls:
         self._handler, self._deadline_ms = handler, deadline_ms
         self._threads = HandlerThreads(handler.name)
 
-    async def run(self, argument: object, on_deadline: Callable[[BaseException], None]) -> BaseException | None:
-        """Call the handler and return what it raised, None when it returned. DeadlinePassed is
-        returned when it did neither in time; in a thread, *on_deadline* has it before that.
+    async def run(self, argument: object, on_deadline: Callable[[BaseException], None]) -> Ended:
+        """Call the handler and return how it ended. DeadlinePassed is its error when it did not end
+        in time; in a thread, *on_deadline* has it before that.
 
         Raises CancelledError when this call is cancelled.
         """
@@ -36,27 +45,24 @@ class HandlerCalls:
             caller = asyncio.current_task()
             if caller is not None and caller.cancelling():
                 raise
-            return error  # of a task of the handler's own
+            return Ended(error)  # of a task of the handler's own
         except (Exception, SystemExit, KeyboardInterrupt) as error:
             # A handler ends its message, not the worker: whatever it raised decides about that.
-            return error
+            return Ended(error)
 
-    async def _run_async(self, argument: object) -> BaseException | None:
+    async def _run_async(self, argument: object) -> Ended:
         if self._deadline_ms is None:
-            await self._handler.call(argument)
-            return None
-        limit = asyncio.timeout(self._deadline_ms / 1000)
+            return Ended(value=await self._handler.call(argument))
+        limit, value = asyncio.timeout(self._deadline_ms / 1000), None
         try:
             async with limit:
-                await self._handler.call(argument)
+                value = await self._handler.call(argument)
         except TimeoutError:
             if not limit.expired():
                 raise
-        return self._passed() if limit.expired() else None
+        return Ended(self._passed()) if limit.expired() else Ended(value=value)
 
-    async def _run_in_thread(
-        self, argument: object, on_deadline: Callable[[BaseException], None]
-    ) -> BaseException | None:
+    async def _run_in_thread(self, argument: object, on_deadline: Callable[[BaseException], None]) -> Ended:
         ended = self._threads.call(self._handler.call, argument)
         limit_s = None if self._deadline_ms is None else self._deadline_ms / 1000
         done, _ = await asyncio.wait({ended}, timeout=limit_s)
@@ -65,8 +71,9 @@ class HandlerCalls:
             on_deadline(passed)
             await asyncio.wait({ended})
             ended.exception()  # retrieved: it means nothing any more
-            return passed
-        return ended.exception()
+            return Ended(passed)
+        error = ended.exception()
+        return Ended(error) if error is not None else Ended(value=ended.result())
 
     def close(self) -> None:
         """End the threads that wait."""

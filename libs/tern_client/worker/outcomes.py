@@ -1,6 +1,6 @@
 """What the end of a handler means for its message: ack, nack or dead letter. Pure.
 
-returns                    ack
+returns                    ack; the value that it returns is the reply to a request
 raises Retry(after=...)    nack with that delay
 raises DeadLetter(reason)  dead letter with the reason
 raises BatchFailed({...})  each message of the batch by its own error, the others acked

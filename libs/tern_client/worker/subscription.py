@@ -226,10 +226,25 @@ class Subscription:
             for message in taken:
                 self._end(message, error_of_message(error, message.handle))
 
-        raised = await self._calls.run(arguments if handler.is_batch else arguments[0], end)
+        ended = await self._calls.run(arguments if handler.is_batch else arguments[0], end)
         self._counters.handled += len(taken)
         self._counters.handler_ms += now_ms() - began_ms
-        end(raised)
+        failure = ended.error
+        if failure is None and ended.value is not None and not handler.is_batch:
+            failure = await self._reply(taken[0], ended.value)
+        end(failure)
+
+    async def _reply(self, message: InHand, value: object) -> BaseException | None:
+        """Reply with *value* if *message* is a request; return what went wrong. A message that is
+        over was given back, and another handler replies.
+        """
+        if not message.message.reply_to or message.is_over or message.is_lost:
+            return None
+        try:
+            await self._source.reply(message.message, value)
+        except (TernError, TypeError, ValueError) as error:
+            return error
+        return None
 
     def _tell(self, batch: list[InHand], error: BaseException | None) -> None:
         """Log and count a failure, once."""

@@ -27,22 +27,23 @@ class HandlerThreads:
         # Threads that were started, and of these the ones that wait for a job or soon will.
         self._count = self._idle = 0
 
-    def call(self, function: Callable[[Any], Any], argument: object) -> "asyncio.Future[None]":
+    def call(self, function: Callable[[Any], Any], argument: object) -> "asyncio.Future[object]":
         """Call *function* in a thread; the future has its end. Only the event loop calls this."""
         loop = asyncio.get_running_loop()
-        future: asyncio.Future[None] = loop.create_future()
+        future: asyncio.Future[object] = loop.create_future()
 
-        def end(error: BaseException | None) -> None:
+        def end(error: BaseException | None, result: object) -> None:
             self._idle += 1
             if future.done():
                 return
             if error is None:
-                future.set_result(None)
+                future.set_result(result)
             else:
                 future.set_exception(error)
 
         def job() -> None:
             error: BaseException | None = None
+            result: object = None
             try:
                 result = function(argument)
                 if inspect.isawaitable(result):
@@ -52,7 +53,7 @@ class HandlerThreads:
                     RuntimeError("the handler raised StopIteration") if isinstance(raised, StopIteration) else raised
                 )
             if not loop.is_closed():
-                loop.call_soon_threadsafe(end, error)
+                loop.call_soon_threadsafe(end, error, result)
 
         if self._idle:
             self._idle -= 1

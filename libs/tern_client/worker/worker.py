@@ -45,9 +45,10 @@ class Worker:
     - *health_port*: serves `/health` and `/metrics` at *health_host* while the worker runs.
     - *endpoints*, *namespace*, *policy*, *key_file*, *ca_file*: as for the Consumer.
 
-    A handler that returns acks. An exception gives the message back by the group's retry policy;
-    Retry and DeadLetter say it otherwise. Leases are extended while a handler runs. `run` ends with
-    SIGTERM or Ctrl-C; `async with worker:` and `await worker.serve()` are for a loop that runs.
+    A handler that returns acks; the value that it returns is the reply to a request. An exception
+    gives the message back by the group's retry policy; Retry and DeadLetter say it otherwise.
+    Leases are extended while a handler runs. `run` ends with SIGTERM or Ctrl-C; `async with
+    worker:` and `await worker.serve()` are for a loop that runs.
 
     Example:
 

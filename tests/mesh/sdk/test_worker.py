@@ -10,7 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from tern_client import BlockingProducer, OutgoingMessage, PulledMessage, ReceivedMessage, Worker
+from tern_client import (
+    BlockingProducer,
+    OutgoingMessage,
+    Producer,
+    PulledMessage,
+    ReceivedMessage,
+    ReplyTimeout,
+    Worker,
+)
 from tests.mesh import test_fifo as fifo
 from tests.mesh.test_dead_letters import letters_of
 from tests.mesh.test_retry import both, consumer_of, prepare, taken
@@ -155,3 +163,40 @@ def test_a_broadcast_worker_and_a_replay_read_all_of_a_topic(mesh: Mesh) -> None
 
     asyncio.run(work())
     assert sorted(seen) == sorted([*(b"%d" % number for number in range(50)), b"new"])
+
+
+def test_what_a_handler_returns_is_the_reply_to_a_request(mesh: Mesh) -> None:
+    """As JSON; from an async handler and from a thread. A message that asks for nothing is acked alone, and what cannot be written is a failure."""
+    mesh.create("worker-async-prices", "worker-pricing")
+    mesh.create("worker-thread-prices")
+    worker = Worker(both(mesh), grace="5s")
+
+    @worker.on("worker-async-prices", group="worker-pricing", retry_in="1m")
+    async def price(item: str) -> object:
+        return {"item": item, "price": 900} if item != "nothing" else object()
+
+    @worker.on("worker-thread-prices", group="worker-pricing")
+    def price_in_a_thread(item: str) -> dict[str, object]:
+        return {"item": item, "price": 1_400}
+
+    async def work() -> None:
+        async with worker, Producer(both(mesh)) as producer:
+            first = await producer.request("worker-async-prices", "cup", timeout="20s")
+            second = await producer.request("worker-thread-prices", "plate", timeout="20s")
+            assert (first.decode(), second.decode()) == (
+                {"item": "cup", "price": 900},
+                {"item": "plate", "price": 1_400},
+            )
+            await producer.send("worker-async-prices", "saucer")
+            with pytest.raises(ReplyTimeout):
+                await producer.request("worker-async-prices", "nothing", timeout="1s")
+
+            def ended() -> tuple[int, int]:
+                rows = worker.stats().subscriptions
+                return sum(row.acked for row in rows), sum(row.failed for row in rows)
+
+            async with asyncio.timeout(30):
+                while ended() != (3, 1):
+                    await asyncio.sleep(0.01)
+
+    asyncio.run(work())
