@@ -123,7 +123,12 @@ def test_each_order_is_billed_once_and_in_order_while_a_leader_and_a_proxy_die(m
         with BlockingAdmin(endpoints.split(",")) as admin:
 
             def dead() -> int:
-                return len(admin.dead_letters("shop-billing")["messages"])
+                page = admin.dead_letters("shop-billing")
+                count = len(page["messages"])
+                while page.get("next_cursor"):
+                    page = admin.dead_letters("shop-billing", cursor=page["next_cursor"])
+                    count += len(page["messages"])
+                return count
 
             eventually(lambda: billed() + dead() == ORDERS, within_s=WITHIN_S, what="each vase billed or dead")
             assert dead() > 0
