@@ -114,25 +114,28 @@ def pull(course: Course, request: Request, began_ms: float) -> Generator[Step, O
 def read_pulled(response: Response) -> PulledPage:
     """Return the page in *response*, its bodies as they are stored."""
     document = read_document(response)
-    messages = [
-        PulledMessage(
-            message_id=message["message_id"],
-            topic=message["topic"],
-            queue=message["queue"],
-            offset=message["offset"],
-            body=message["body"],
-            content_type=message.get("content_type", ""),
-            tag=message.get("tag", ""),
-            keys=tuple(message.get("keys", ())),
-            properties=message.get("properties", {}),
-            born_at=message["born_at"],
-            stored_at=message["stored_at"],
-            content_encoding=message.get("content_encoding", ""),
-        )
-        for message in document["messages"]
-    ]
     return PulledPage(
-        messages=messages, next_offset=int(document["next_offset"]), max_offset=int(document["max_offset"])
+        messages=[pulled_message(message, message["body"]) for message in document["messages"]],
+        next_offset=int(document["next_offset"]),
+        max_offset=int(document["max_offset"]),
+    )
+
+
+def pulled_message(document: Mapping[str, Any], body: bytes) -> PulledMessage:
+    """Return the message that *document* describes, with its *body* as it is stored."""
+    return PulledMessage(
+        message_id=document["message_id"],
+        topic=document["topic"],
+        queue=document["queue"],
+        offset=document["offset"],
+        body=body,
+        content_type=document.get("content_type", ""),
+        tag=document.get("tag", ""),
+        keys=tuple(document.get("keys", ())),
+        properties=document.get("properties", {}),
+        born_at=document["born_at"],
+        stored_at=document["stored_at"],
+        content_encoding=document.get("content_encoding", ""),
     )
 
 

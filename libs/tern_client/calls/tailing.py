@@ -14,7 +14,8 @@ from urllib.parse import urlencode
 
 import orjson
 
-from tern_client.calls.pulling import PulledMessage
+from tern_client.calls.compressed_bodies import plain
+from tern_client.calls.pulling import PulledMessage, pulled_message
 from tern_client.transport.exchange import Request, problem_error
 from tern_wire import paths
 from tern_wire.errors import LinkReplyMalformed, ShuttingDown
@@ -92,16 +93,5 @@ class TailState:
 
 
 def _message_of(data: dict[str, Any]) -> PulledMessage:
-    return PulledMessage(
-        message_id=data["message_id"],
-        topic=data["topic"],
-        queue=data["queue"],
-        offset=data["offset"],
-        body=base64.b64decode(data["body_base64"]),
-        content_type=data.get("content_type", ""),
-        tag=data.get("tag", ""),
-        keys=tuple(data.get("keys", ())),
-        properties=data.get("properties", {}),
-        born_at=data["born_at"],
-        stored_at=data["stored_at"],
-    )
+    """Return the message with its plain body, as every reader of the SDK does."""
+    return plain(pulled_message(data, base64.b64decode(data["body_base64"])))

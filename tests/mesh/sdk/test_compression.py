@@ -14,6 +14,7 @@ from tern_client import (
     BlockingConsumer,
     BlockingProducer,
     BlockingPullConsumer,
+    BlockingTail,
     Consumer,
     OutgoingMessage,
     Producer,
@@ -57,7 +58,7 @@ def plain_http(mesh: Mesh, topic: str, queue: QueueName) -> list[dict[str, Any]]
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
 def test_bodies_are_byte_equal_through_every_reader(mesh: Mesh, encoding: str) -> None:
-    """Consumers of both halves, a pull consumer, the command line, an Admin and plain HTTP. Spark's decoder: unit/spark/test_compressed_columns."""
+    """Consumers of both halves, a pull consumer, a tail, the command line, an Admin and plain HTTP. Spark's decoder: unit/spark/test_compressed_columns."""
     topic, group = f"packed-{encoding}", f"readers-{encoding}"
     mesh.create(topic, group, queues=1)
     for name in ("b", "c"):
@@ -69,6 +70,8 @@ def test_bodies_are_byte_equal_through_every_reader(mesh: Mesh, encoding: str) -
     assert sorted((message.body for message in found), key=len) == BODIES
     with BlockingPullConsumer(mesh.endpoint, topic) as pulling:
         assert sorted((message.body for message in pulling.until_idle(500)), key=len) == BODIES
+    with BlockingTail(mesh.endpoint, topic, start="earliest", max_messages=len(BODIES)) as tail:
+        assert sorted((message.body for message in tail), key=len) == BODIES
     words = ["recv", topic, f"{group}c", "-n", "5", "--wait", "10s", "-o", "json", "--endpoint", mesh.endpoint]
     shown = CliRunner().invoke(app, words)
     assert shown.exit_code == 0, shown.output

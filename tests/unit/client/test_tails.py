@@ -3,14 +3,25 @@
 import asyncio
 import json
 import threading
+from base64 import b64encode
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from tern_client import BlockingTail, ClientClosed, ProxyUnreachable, PulledMessage, RetryPolicy, Tail, TernError
+from tern_client import (
+    BlockingTail,
+    BodyMismatch,
+    ClientClosed,
+    ProxyUnreachable,
+    PulledMessage,
+    RetryPolicy,
+    Tail,
+    TernError,
+)
 from tern_client.calls.tailing import TailSettings, TailState
 from tern_wire.errors import Forbidden, LinkReplyMalformed, Overloaded, TooManyTails
 from tern_wire.paths import NDJSON
+from tern_wire.records.compression import Compression, compress
 from tests.support.client.scripted_proxy import HANG_UP, Asked, Reply, ScriptedProxy, blocking_proxy, refused
 from tests.support.client.tail_events import IDLE, START, STOPPING, message, stream
 
@@ -59,6 +70,22 @@ async def test_a_tail_goes_on_behind_its_last_message_whatever_ends_its_stream()
         "tags": ["a || b"],
         "idle": ["1s"],
     }
+
+
+async def test_a_compressed_body_is_handed_out_plain() -> None:
+    """As by every other reader; one that cannot be read says so when it is, and keeps nothing back."""
+    text = b"text " * 2_000
+    packed, damaged = message(0), message(1)
+    for event, stored in ((packed, compress(text, Compression.ZLIB)), (damaged, b"x\x9c no zlib")):
+        event["data"] |= {"body_base64": b64encode(stored).decode(), "content_encoding": "zlib"}
+    async with (
+        ScriptedProxy(stream(START, packed, damaged, message(2), IDLE)) as proxy,
+        Tail(proxy.url, "orders", policy=POLICY) as tail,
+    ):
+        first, second, third = [each async for each in tail]
+    assert (first.body, third.body) == (text, b"2")
+    with pytest.raises(BodyMismatch):
+        _ = second.body
 
 
 def test_a_thread_reads_the_same() -> None:
