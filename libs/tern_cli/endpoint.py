@@ -25,6 +25,7 @@ from tern_cli.variables import (
 )
 from tern_client import BlockingAdmin, RetryPolicy
 from tern_client.settings.contexts import contexts_file, read_contexts
+from tern_client.settings.settings import split_urls
 from tern_client.transport.credentials import CA_FILE, KEY_FILE
 from tern_client.transport.endpoints import EndpointMalformed, Endpoints
 from tern_wire.paths import PORT_NAMESRV
@@ -98,7 +99,7 @@ def _of_mesh(role: str, data_dir: str) -> list[str]:
 
 
 def _urls(option: str, what: str, example: str) -> list[str]:
-    urls = [url.strip() for url in option.split(",") if url.strip()]
+    urls = list(split_urls(option))
     for url in urls:
         try:
             Endpoints(url)

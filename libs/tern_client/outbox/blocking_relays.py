@@ -70,8 +70,10 @@ class BlockingRelay:
 
     def __enter__(self) -> Self:
         """Begin to relay in a thread of its own. An error of the database, such as a missing table,
-        is raised here.
+        is raised here; within an event loop RuntimeError.
         """
+        if _is_in_event_loop():
+            raise RuntimeError("an event loop runs in this thread; use `async with Relay(...)` here")
         asyncio.run(self._relay.check())
         self._thread = threading.Thread(target=self._run_aside, name="tern-outbox-relay", daemon=True)
         self._thread.start()
@@ -101,3 +103,11 @@ class BlockingRelay:
             await run()
         finally:
             self._loop = None
+
+
+def _is_in_event_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True

@@ -5,16 +5,15 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from tern_client.outbox import operations
 from tern_client.outbox.databases import DbApiDatabase
 from tern_client.outbox.definitions import outbox_ddl
-from tern_client.outbox.listeners import Listeners
-from tern_client.outbox.rows import Backlog, FailedRow, Span, new_row
+from tern_client.outbox.row_calls import RowCalls
+from tern_client.outbox.rows import Span, new_row
 from tern_client.outbox.statements import OUTBOX_NAME, Execute, OutboxStatements, Statement, check_dialect
 from tern_client.transport.clock import epoch_ms
 
 
-class DbApiOutbox(Listeners):
+class DbApiOutbox(RowCalls):
     """Messages as rows of a database that a DB-API driver reaches: sqlite3, psycopg, PyMySQL and
     others.
 
@@ -43,6 +42,8 @@ class DbApiOutbox(Listeners):
     """
 
     __slots__ = ("_dialect", "database", "statements")
+
+    database: DbApiDatabase
 
     def __init__(
         self, connect: Callable[[], Any], paramstyle: str, *, dialect: str = "sqlite", name: str = OUTBOX_NAME
@@ -96,21 +97,3 @@ class DbApiOutbox(Listeners):
         )
         self.database.execute(cursor, self.statements.insert(row))
         return row.id
-
-    def failed(self, limit: int = 100) -> list[FailedRow]:
-        """Return the first *limit* rows that the server refused for good, with its reasons."""
-        return self.database.run(lambda execute: operations.failed_rows(execute, self.statements, limit))
-
-    def retry(self, ids: Sequence[str]) -> int:
-        """Let failed rows wait again, in their old places before younger rows; return how many."""
-        count = self.database.run(lambda execute: operations.retry(execute, self.statements, ids))
-        self.notify()
-        return count
-
-    def discard(self, ids: Sequence[str]) -> int:
-        """Delete failed rows, which are then never sent; return how many."""
-        return self.database.run(lambda execute: operations.discard(execute, self.statements, ids))
-
-    def backlog(self) -> Backlog:
-        """Count what waits and what failed; for an alert when no relay runs."""
-        return self.database.run(lambda execute: operations.backlog(execute, self.statements))

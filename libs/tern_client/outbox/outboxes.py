@@ -19,6 +19,7 @@ from sqlalchemy.orm import Session, registry, scoped_session
 from tern_client.outbox import operations
 from tern_client.outbox.engines import AsyncEngineDatabase, EngineDatabase
 from tern_client.outbox.listeners import Listeners
+from tern_client.outbox.row_calls import RowCalls
 from tern_client.outbox.rows import Backlog, FailedRow, NewRow, Span, new_row
 from tern_client.outbox.statements import OUTBOX_NAME, OutboxStatements, check_dialect
 from tern_client.outbox.tables import outbox_tables
@@ -104,7 +105,7 @@ class _SqlAlchemyOutbox(Listeners):
         self.notify()
 
 
-class Outbox(_SqlAlchemyOutbox):
+class Outbox(_SqlAlchemyOutbox, RowCalls):
     """Messages as rows of the database behind *engine*, for blocking code and for SQLite,
     PostgreSQL, MySQL and MariaDB.
 
@@ -136,6 +137,8 @@ class Outbox(_SqlAlchemyOutbox):
 
     __slots__ = ("_engine", "database")
 
+    database: EngineDatabase
+
     def __init__(self, engine: Engine, *, name: str = OUTBOX_NAME, metadata: MetaData | None = None) -> None:
         """ValueError for another database or an illegal name; TypeError for the other engine."""
         if isinstance(engine, AsyncEngine):
@@ -147,24 +150,6 @@ class Outbox(_SqlAlchemyOutbox):
     def create(self) -> None:
         """Make the tables that are missing."""
         self.metadata.create_all(self._engine, tables=[self.table, self.lease_table])
-
-    def failed(self, limit: int = 100) -> list[FailedRow]:
-        """Return the first *limit* rows that the server refused for good, with its reasons."""
-        return self.database.run(lambda execute: operations.failed_rows(execute, self.statements, limit))
-
-    def retry(self, ids: Sequence[str]) -> int:
-        """Let failed rows wait again, in their old places before younger rows; return how many."""
-        count = self.database.run(lambda execute: operations.retry(execute, self.statements, ids))
-        self.notify()
-        return count
-
-    def discard(self, ids: Sequence[str]) -> int:
-        """Delete failed rows, which are then never sent; return how many."""
-        return self.database.run(lambda execute: operations.discard(execute, self.statements, ids))
-
-    def backlog(self) -> Backlog:
-        """Count what waits and what failed; for an alert when no relay runs."""
-        return self.database.run(lambda execute: operations.backlog(execute, self.statements))
 
 
 class AsyncOutbox(_SqlAlchemyOutbox):

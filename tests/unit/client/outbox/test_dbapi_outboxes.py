@@ -82,6 +82,14 @@ def test_its_table_is_that_of_the_other_outboxes(
     assert server.bodies() == [b"1", b"2"]
 
 
+async def test_a_blocking_relay_in_an_event_loop_names_the_one_to_take(tmp_path: Path) -> None:
+    """In the lifespan of a web application, for instance."""
+    outbox = DbApiOutbox(lambda: sqlite3.connect(tmp_path / "shop.db"), "qmark")
+    outbox.create()
+    with pytest.raises(RuntimeError, match=r"use `async with Relay\(\.\.\.\)` here"):
+        BlockingRelay(outbox, "http://127.0.0.1:9").__enter__()
+
+
 def test_no_sqlalchemy_is_imported(tmp_path: Path) -> None:
     """Nor is it needed: its import is an error in that program."""
     program = """
